@@ -1,0 +1,1 @@
+"""Bundled examples: model shapes that the demo and the tests use."""

@@ -1,0 +1,1 @@
+"""One expert-MLP interface, and one file per real kernel backend."""

@@ -1,0 +1,1 @@
+"""Exports: a placement turned into exactly what a serving runtime consumes."""

@@ -1,0 +1,1 @@
+"""Traces, timing campaigns, cost-model fit and serving prediction."""

@@ -1,0 +1,92 @@
+"""The per-layer cost model: what a side of a layer-step costs, by rows per expert and tokens of the call."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Provenance(StrEnum):
+    """How a number was obtained."""
+
+    MEASURED = "measured"
+    FITTED = "fitted"
+    EXTRAPOLATED = "extrapolated"
+    DATASHEET = "datasheet"
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Cost of one side while the tokens of the call lie in [min_tokens, max_tokens].
+
+    w(m) = expert_us + tile_us * floor(m / tile) + residue_us[m mod tile]   for m > 0, else 0
+    side = fixed_us + token_us * B + max(sum_e w(m_e), heaviest_factor * max_e w(m_e))
+
+    Attributes
+    ----------
+    min_tokens, max_tokens
+        Inclusive range of tokens of a call; None is open.
+    fixed_us, token_us
+        Paid once per call, and per token of the call.
+    expert_us, tile, tile_us, residue_us
+        The tile-residue form above; ``residue_us`` has ``tile`` entries, the first being 0.
+    heaviest_factor
+        0 where the sum alone explains the time (one thread).
+    max_rows
+        Largest rows per expert that was measured; beyond it a prediction is extrapolated.
+    """
+
+    min_tokens: int
+    max_tokens: int | None
+    fixed_us: float
+    token_us: float
+    expert_us: float
+    tile: int
+    tile_us: float
+    residue_us: tuple[float, ...]
+    heaviest_factor: float
+    max_rows: int
+
+    def rows_us(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+        """w(m) of every entry of ``rows`` (any shape); 0 where there are no rows."""
+        tiles, rest = np.divmod(rows, self.tile)
+        cost = self.expert_us + self.tile_us * tiles + np.asarray(self.residue_us)[rest]
+        return np.where(rows > 0, cost, 0.0)
+
+
+@dataclass(frozen=True)
+class SideCost:
+    """Cost of one side (hot on the GPU, cold on the CPU), by regime.
+
+    ``regimes`` are ordered, touch each other and cover every token count from 1.
+    """
+
+    regimes: tuple[Regime, ...]
+    provenance: Provenance
+
+    def regime(self, tokens: int) -> Regime:
+        """The regime of a call of ``tokens`` tokens (after CUDA-graph padding)."""
+        for regime in self.regimes:
+            if regime.max_tokens is None or tokens <= regime.max_tokens:
+                return regime
+        return self.regimes[-1]
+
+    def expert_us(self, rows: NDArray[np.integer], tokens: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Cost that each expert adds: float [S, L, E] from rows [S, L, E] and tokens of the calls [S]."""
+        cost = np.empty(rows.shape, dtype=np.float64)
+        for count in np.unique(tokens):
+            chosen = tokens == count
+            cost[chosen] = self.regime(int(count)).rows_us(rows[chosen])
+        return cost
+
+    def fixed_us(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Cost paid once per call: float [S] from tokens of the calls [S]."""
+        return np.array(
+            [self.regime(int(count)).fixed_us + self.regime(int(count)).token_us * int(count) for count in tokens]
+        )
+
+    def is_extrapolated(self, rows: NDArray[np.integer], tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Whether a step asks for more rows per expert than were measured: bool [S]."""
+        limits = np.array([self.regime(int(count)).max_rows for count in tokens])
+        return np.asarray(rows.max(axis=(1, 2)) > limits)

@@ -1,0 +1,36 @@
+"""Steps: what one forward pass asks of every expert, as rows per layer and expert."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class StepKind(StrEnum):
+    """What a forward pass does."""
+
+    DECODE = "decode"
+    PREFILL = "prefill"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """S forward passes of one kind.
+
+    Attributes
+    ----------
+    rows
+        int32 [S, L, E], tokens of the step routed to each expert.
+    tokens
+        int64 [S], tokens of the step: the concurrency R of a decode step, up to C of a prefill chunk.
+    kind
+        Decode or prefill.
+    approximate
+        None when rows were replayed from tokens; otherwise one sentence on what was assumed.
+    """
+
+    rows: NDArray[np.int32]
+    tokens: NDArray[np.int64]
+    kind: StepKind
+    approximate: str | None = None

@@ -1,0 +1,1 @@
+"""Routing traces: the file format, importers, splits, statistics and synthesis."""

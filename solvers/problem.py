@@ -1,0 +1,124 @@
+"""One memory level's placement problem as plain arrays, and its exact objective."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+Mask = NDArray[np.bool_]
+
+
+class FixedCharge(StrEnum):
+    """When a side of a layer-step pays its fixed cost; a property of the runtime, kept as data."""
+
+    ALWAYS = "always"
+    """Paid in every layer-step, whatever the placement (sglang-kt's CPU submit and sync)."""
+    ANY_MEMBER = "any_member"
+    """Paid when the side holds at least one expert of the layer (sglang-kt skips an empty GPU part)."""
+    ANY_ACTIVE = "any_active"
+    """Paid when at least one expert of the side has rows in this layer-step."""
+
+
+@dataclass(frozen=True)
+class PlacementProblem:
+    """Choose hot experts x[l, e] to minimise the weighted time of the steps.
+
+    time[s, l] = max(hot_fixed + sum_e hot_us * x, cold_fixed + sum_e cold_us * (1 - x))
+    objective  = constant_us + sum_s weight[s] * sum_l time[s, l] + sum_le linear_us * x
+
+    Attributes
+    ----------
+    hot_us, cold_us
+        float [S, L, E], microseconds an expert adds to its side; 0 where it has no rows, never negative.
+    hot_fixed_us, cold_fixed_us
+        float [S, L], paid when the `FixedCharge` of the side says so.
+    weight
+        float [S], non-negative; the objective is a weighted sum, so weights need not sum to one.
+    expert_bytes
+        int [L], bytes that one hot expert of the layer takes from the budget (positive).
+    budget_bytes
+        int, bytes that hot experts may take together.
+    min_hot, max_hot
+        int [L], bounds on the number of hot experts of each layer.
+    linear_us
+        float [L, E], added per hot expert; may have any sign (sampling correction, tie-break).
+    constant_us
+        Part of the objective that no placement changes (base time); gaps are stated without it.
+    """
+
+    hot_us: Floats
+    cold_us: Floats
+    hot_fixed_us: Floats
+    cold_fixed_us: Floats
+    hot_fixed_when: FixedCharge
+    cold_fixed_when: FixedCharge
+    weight: Floats
+    expert_bytes: NDArray[np.int64]
+    budget_bytes: int
+    min_hot: NDArray[np.int64]
+    max_hot: NDArray[np.int64]
+    linear_us: Floats
+    constant_us: float = 0.0
+    name: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        S, L, E = self.hot_us.shape
+        expected = {
+            "cold_us": (S, L, E),
+            "hot_fixed_us": (S, L),
+            "cold_fixed_us": (S, L),
+            "weight": (S,),
+            "expert_bytes": (L,),
+            "min_hot": (L,),
+            "max_hot": (L,),
+            "linear_us": (L, E),
+        }
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ValueError(f"{name} has shape {found}, expected {shape}")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(S, L, E): steps, MoE layers, experts per layer."""
+        S, L, E = self.hot_us.shape
+        return S, L, E
+
+    def step_us(self, hot: Mask) -> NDArray[np.float64]:
+        """Time of every layer-step under the placement ``hot`` (bool [L, E]): float [S, L]."""
+        x = hot.astype(np.float64)
+        hot_sum = np.einsum("sle,le->sl", self.hot_us, x)
+        cold_sum = np.einsum("sle,le->sl", self.cold_us, 1.0 - x)
+        hot_on = charged(self.hot_fixed_when, hot, self.hot_us)
+        cold_on = charged(self.cold_fixed_when, ~hot, self.cold_us)
+        return np.maximum(hot_sum + self.hot_fixed_us * hot_on, cold_sum + self.cold_fixed_us * cold_on)
+
+    def objective_us(self, hot: Mask) -> float:
+        """Exact objective of the placement ``hot`` (bool [L, E]), constant included."""
+        steps = float(self.weight @ self.step_us(hot).sum(axis=1))
+        return self.constant_us + steps + float(self.linear_us[hot].sum())
+
+    def used_bytes(self, hot: Mask) -> int:
+        """Bytes that the hot experts take."""
+        return int(self.expert_bytes @ hot.sum(axis=1))
+
+    def is_feasible(self, hot: Mask) -> bool:
+        """Whether the placement keeps the budget and every layer's bounds."""
+        per_layer = hot.sum(axis=1)
+        within = bool(np.all(per_layer >= self.min_hot) and np.all(per_layer <= self.max_hot))
+        return within and self.used_bytes(hot) <= self.budget_bytes
+
+
+def charged(when: FixedCharge, members: Mask, cost_us: Floats) -> NDArray[np.float64]:
+    """Whether a side pays its fixed cost: float [S, L] of 0 or 1.
+
+    ``members`` is bool [L, E], ``cost_us`` float [S, L, E] with 0 where an expert has no rows.
+    """
+    S, L, _ = cost_us.shape
+    if when is FixedCharge.ALWAYS:
+        return np.ones((S, L))
+    if when is FixedCharge.ANY_MEMBER:
+        return np.broadcast_to(members.any(axis=1), (S, L)).astype(np.float64)
+    return ((cost_us > 0) & members[None]).any(axis=2).astype(np.float64)

@@ -1,0 +1,57 @@
+"""What a solver returns: a placement, its objective and a bound that is proven."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placer.solvers.problem import Mask
+
+
+class SolverStatus(StrEnum):
+    """How a solve ended; only the first three carry a placement."""
+
+    OPTIMAL = "optimal"
+    """The gap asked for is proven."""
+    TIME_LIMIT = "time_limit"
+    """Out of time; the placement is the best found and the gap stands."""
+    INTERRUPTED = "interrupted"
+    """Stopped by the user; the placement is the best found and the gap stands."""
+    INFEASIBLE = "infeasible"
+    """Proven that no placement keeps the budget and the layer bounds."""
+    NO_SOLUTION = "no_solution"
+    """Nothing usable was reached (out of time before a first placement, unbounded, or an error)."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solver's answer.
+
+    Attributes
+    ----------
+    hot
+        bool [L, E], or None where the status carries no placement.
+    objective_us, bound_us
+        Objective of ``hot`` and a proven lower bound, both with the problem's constant.
+    gap
+        (objective - bound) / (objective - constant): the share of the changeable part that is unproven.
+    seconds
+        Wall time.
+    lp_us
+        Value of the relaxation that the solver closed first, or None.
+    """
+
+    solver: str
+    status: SolverStatus
+    hot: Mask | None
+    objective_us: float | None
+    bound_us: float | None
+    gap: float | None
+    seconds: float
+    lp_us: float | None = None
+
+
+def relative_gap(objective_us: float, bound_us: float, constant_us: float) -> float:
+    """Gap on the part of the objective that a placement can change (never below 0)."""
+    changeable = objective_us - constant_us
+    if changeable <= 0:
+        return 0.0
+    return max(0.0, (objective_us - bound_us) / changeable)
