@@ -4,5 +4,70 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIMES := .runtimes
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALLED := build/installed
 
 .PHONY: demo test test-runtimes lint types imports check clean
+
+# --- what users run -------------------------------------------------------------------------------------
+
+## The whole job on the bundled example: profile this machine's CPU, solve, export.
+demo: $(VENV)/.kt
+	$(BIN)/placer demo -o demo-output
+
+## The tests that need no serving runtime.
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not runtime"
+
+## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions.
+test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt
+	$(BIN)/python -m pytest -m runtime
+
+# --- what CI adds ---------------------------------------------------------------------------------------
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Type checkers and import graphs do not follow package-dir mappings of an editable install, so both read an
+# installed copy.
+types: $(VENV)/.dev
+	rm -rf build && $(PIP) install --quiet --no-deps --target $(INSTALLED) .
+	cd $(INSTALLED) && ../../$(BIN)/mypy --strict --config-file ../../pyproject.toml placer
+
+imports: $(VENV)/.dev
+	rm -rf build && $(PIP) install --quiet --no-deps --target $(INSTALLED) .
+	cd $(INSTALLED) && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
+
+check: lint types imports test
+
+clean:
+	rm -rf $(VENV) $(RUNTIMES) build demo-output
+
+# --- environments ---------------------------------------------------------------------------------------
+
+# Debian ships python3 without ensurepip; virtualenv from pip covers that case.
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user virtualenv \
+		&& $(PYTHON) -m virtualenv $(VENV); }
+	touch $@
+
+$(VENV)/.placer: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.placer
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# kt-kernel pins torch==2.9.1 in its metadata but runs beside any torch, hence --no-deps; where its wheel does
+# not exist (other CPUs and systems) placer falls back to torch's kernel and says so.
+$(VENV)/.kt: $(VENV)/.placer
+	$(PIP) install --quiet --constraint constraints.txt gguf \
+		&& $(PIP) install --quiet --no-deps kt-kernel==0.7.2 \
+		|| echo "kt-kernel could not be installed here: placer will time torch's INT4 kernel instead"
+	touch $@
+
+# Only its Python source is read; none of its dependencies are needed.
+$(RUNTIMES)/.sglang-kt: $(VENV)/.placer
+	$(PIP) install --quiet --no-deps --target $(RUNTIMES)/sglang-kt sglang-kt==0.7.2
+	touch $@

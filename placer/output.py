@@ -36,7 +36,8 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise BadInputError(
-            f"cannot write {path}: {error.strerror or error}", "free some space or choose another path with -o"
+            f"cannot write {path}: {error.strerror or error}",
+            "free some space or choose another path with -o",
         ) from None
     finally:
         temporary.unlink(missing_ok=True)

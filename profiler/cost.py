@@ -20,7 +20,7 @@ class Provenance(StrEnum):
 class Regime:
     """Cost of one side while the tokens of the call lie in [min_tokens, max_tokens].
 
-    w(m) = expert_us + tile_us * floor(m / tile) + residue_us[m mod tile]   for m > 0, else 0
+    w(m) = max(floor_us, expert_us + tile_us * floor(m / tile) + residue_us[m mod tile])   for m > 0, else 0
     side = fixed_us + token_us * B + max(sum_e w(m_e), heaviest_factor * max_e w(m_e))
 
     Attributes
@@ -35,6 +35,8 @@ class Regime:
         0 where the sum alone explains the time (one thread).
     max_rows
         Largest rows per expert that was measured; beyond it a prediction is extrapolated.
+    floor_us
+        Least cost of an expert with rows: the weights' read time of a roofline, 0 in a fit.
     """
 
     min_tokens: int
@@ -47,12 +49,13 @@ class Regime:
     residue_us: tuple[float, ...]
     heaviest_factor: float
     max_rows: int
+    floor_us: float = 0.0
 
     def rows_us(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """w(m) of every entry of ``rows`` (any shape); 0 where there are no rows."""
         tiles, rest = np.divmod(rows, self.tile)
         cost = self.expert_us + self.tile_us * tiles + np.asarray(self.residue_us)[rest]
-        return np.where(rows > 0, cost, 0.0)
+        return np.where(rows > 0, np.maximum(cost, self.floor_us), 0.0)
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,10 @@ class SideCost:
 
     def fixed_us(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
         """Cost paid once per call: float [S] from tokens of the calls [S]."""
-        return np.array(
-            [self.regime(int(count)).fixed_us + self.regime(int(count)).token_us * int(count) for count in tokens]
-        )
+        regimes = [self.regime(int(count)) for count in tokens]
+        fixed = np.array([regime.fixed_us for regime in regimes])
+        per_token = np.array([regime.token_us for regime in regimes])
+        return fixed + per_token * np.asarray(tokens, dtype=np.float64)
 
     def is_extrapolated(self, rows: NDArray[np.integer], tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Whether a step asks for more rows per expert than were measured: bool [S]."""

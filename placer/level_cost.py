@@ -1,0 +1,197 @@
+"""What a level's steps cost on either side: the bridge from cost model and steps to a placement problem."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.hbm import ServerSettings, expert_share_bytes
+from placer.model.spec import ModelSpec
+from placer.profiler.base import decode_base_us, prefill_base_us
+from placer.profiler.cost import SideCost
+from placer.profiler.roofline import GpuRates
+from placer.profiler.steps import StepKind, Steps
+from placer.solvers.problem import FixedCharge, Floats, Mask, PlacementProblem, charged
+from placer.workload import Workload
+
+COLD_FIXED_WHEN = FixedCharge.ALWAYS
+"""sglang-kt 0.7.2 stages, submits and syncs the CPU side even when a layer is all hot (kt_ep_wrapper.apply)."""
+HOT_FIXED_WHEN = FixedCharge.ANY_MEMBER
+"""It skips the GPU part of a layer that holds no hot expert (the same function)."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Both sides of a layer and what surrounds them, for one model on one machine."""
+
+    cold: SideCost
+    hot: SideCost
+    rates: GpuRates
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Costs of S steps of one kind at one level.
+
+    Attributes
+    ----------
+    hot_us, cold_us
+        float32 [S, L, E] that an expert adds to its side.
+    hot_fixed_us, cold_fixed_us
+        float64 [S], paid per layer.
+    heaviest_factor
+        float64 [S], weight of the heaviest cold expert in the cost model's max-term (0: sum alone).
+    base_us
+        Time of a step outside the routed experts.
+    extrapolated_share
+        Share of steps that ask for more rows per expert than the profile measured.
+    """
+
+    kind: StepKind
+    tokens: int
+    hot_us: Floats
+    cold_us: Floats
+    hot_fixed_us: NDArray[np.float64]
+    cold_fixed_us: NDArray[np.float64]
+    heaviest_factor: NDArray[np.float64]
+    base_us: float
+    extrapolated_share: float
+
+    def layer_us(self, hot: Mask) -> NDArray[np.float64]:
+        """Time of every MoE layer of every step under ``hot`` (bool [L, E]): float [S, L]."""
+        hot_us, cold_us = self.side_us(hot)
+        return np.maximum(hot_us, cold_us)
+
+    def side_us(self, hot: Mask) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Time of the hot and of the cold side of every layer-step: float [S, L] each."""
+        hot_sum = np.einsum("sle,le->sl", self.hot_us, hot, dtype=np.float64)
+        cold_sum = np.einsum("sle,le->sl", self.cold_us, ~hot, dtype=np.float64)
+        if self.heaviest_factor.any():
+            heaviest = np.where(hot, 0.0, self.cold_us).max(axis=2)
+            cold_sum = np.maximum(cold_sum, self.heaviest_factor[:, None] * heaviest)
+        hot_on = charged(HOT_FIXED_WHEN, hot, self.hot_us)
+        cold_on = charged(COLD_FIXED_WHEN, ~hot, self.cold_us)
+        return (
+            hot_sum + self.hot_fixed_us[:, None] * hot_on,
+            cold_sum + self.cold_fixed_us[:, None] * cold_on,
+        )
+
+    def step_us(self, hot: Mask) -> NDArray[np.float64]:
+        """Time of every step, base included: float [S]."""
+        return self.base_us + self.layer_us(hot).sum(axis=1)
+
+
+def step_costs(
+    model: ModelSpec, cost: CostModel, steps: Steps, settings: ServerSettings, workload: Workload, tp: int
+) -> StepCosts:
+    """Cost of ``steps`` at a level. All steps of one kind hold the same number of tokens."""
+    tokens = int(steps.tokens[0])
+    if steps.kind is StepKind.DECODE:
+        base_us = decode_base_us(
+            model,
+            cost.rates,
+            tp=tp,
+            batch=tokens,
+            context_tokens=workload.mean_context_tokens,
+            kv_dtype=settings.kv_dtype,
+        )
+    else:
+        base_us = prefill_base_us(
+            model,
+            cost.rates,
+            tp=tp,
+            chunk_tokens=tokens,
+            context_tokens=workload.prompt_tokens // 2,
+            kv_dtype=settings.kv_dtype,
+        )
+    rates = cost.rates
+    return StepCosts(
+        kind=steps.kind,
+        tokens=tokens,
+        hot_us=cost.hot.expert_us(steps.rows, steps.tokens).astype(np.float32),
+        cold_us=cost.cold.expert_us(steps.rows, steps.tokens).astype(np.float32),
+        hot_fixed_us=cost.hot.fixed_us(steps.tokens),
+        cold_fixed_us=cost.cold.fixed_us(steps.tokens)
+        + rates.transfer_call_us
+        + rates.transfer_token_us * steps.tokens,
+        heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
+        base_us=base_us,
+        extrapolated_share=float(
+            np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens))
+            if steps.rows.size
+            else 0.0
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class LevelCosts:
+    """A level's decode steps and prefill chunks, weighted to microseconds per output token.
+
+    A decode step yields one token of each running request, so it weighs 1 / (R · S_dec); a prompt of P
+    tokens is paid by O output tokens, so a chunk of C weighs P / (O · C · S_pre).
+    """
+
+    decode: StepCosts
+    prefill: StepCosts | None
+    prefill_weight: float
+
+    def output_token_us(self, hot: Mask) -> float:
+        """Mean microseconds per output token under ``hot``, base included."""
+        decode = float(self.decode.step_us(hot).mean()) / self.decode.tokens
+        if self.prefill is None:
+            return decode
+        return decode + self.prefill_weight * float(self.prefill.step_us(hot).mean())
+
+
+def level_costs(
+    model: ModelSpec,
+    cost: CostModel,
+    decode: Steps,
+    prefill: Steps | None,
+    settings: ServerSettings,
+    workload: Workload,
+    tp: int,
+) -> LevelCosts:
+    """Costs of a level's steps, with the weight of its prefill chunks."""
+    decode_costs = step_costs(model, cost, decode, settings, workload, tp)
+    if prefill is None:
+        return LevelCosts(decode_costs, None, 0.0)
+    prefill_costs = step_costs(model, cost, prefill, settings, workload, tp)
+    weight = workload.prompt_tokens / (workload.output_tokens * prefill_costs.tokens)
+    return LevelCosts(decode_costs, prefill_costs, weight)
+
+
+def placement_problem(
+    model: ModelSpec, costs: LevelCosts, *, room_experts: int, tp: int, linear_us: Floats | None, name: str
+) -> PlacementProblem:
+    """The level's problem: minimise microseconds per output token over the hot set.
+
+    ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None.
+    """
+    L, E = len(model.moe_layers), model.experts
+    parts = [(costs.decode, 1.0 / costs.decode.tokens)]
+    if costs.prefill is not None:
+        parts.append((costs.prefill, costs.prefill_weight))
+    weight = np.concatenate([np.full(len(part.hot_us), share / len(part.hot_us)) for part, share in parts])
+    share_bytes = expert_share_bytes(model, tp)
+
+    def stacked(field: str) -> NDArray[np.float64]:
+        return np.concatenate([np.asarray(getattr(part, field), dtype=np.float64) for part, _ in parts])
+
+    return PlacementProblem(
+        hot_us=stacked("hot_us"),
+        cold_us=stacked("cold_us"),
+        hot_fixed_us=np.repeat(stacked("hot_fixed_us")[:, None], L, axis=1),
+        cold_fixed_us=np.repeat(stacked("cold_fixed_us")[:, None], L, axis=1),
+        hot_fixed_when=HOT_FIXED_WHEN,
+        cold_fixed_when=COLD_FIXED_WHEN,
+        weight=weight,
+        expert_bytes=np.full(L, share_bytes, dtype=np.int64),
+        budget_bytes=room_experts * share_bytes,
+        min_hot=np.zeros(L, dtype=np.int64),
+        max_hot=np.full(L, E, dtype=np.int64),
+        linear_us=np.zeros((L, E)) if linear_us is None else np.asarray(linear_us, dtype=np.float64),
+        constant_us=sum(part.base_us * share for part, share in parts),
+        name=name,
+    )

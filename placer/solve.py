@@ -1,0 +1,1 @@
+"""The joint decision: which level of server settings, and which experts are hot at it."""

@@ -1,0 +1,80 @@
+"""The hot side and the rest of a layer from a GPU's datasheet: a roofline with stated efficiency factors."""
+
+from dataclasses import dataclass
+
+from placer.datasheet import GpuDatasheet
+from placer.model.spec import ModelSpec
+from placer.profiler.cost import Provenance, Regime, SideCost
+
+BANDWIDTH_EFFICIENCY = 0.75
+"""Share of peak bandwidth that a fused FP8 expert kernel reaches on weights it reads once (assumed)."""
+COMPUTE_EFFICIENCY = 0.5
+"""Share of the dense tensor peak that it reaches once rows fill its tiles (assumed)."""
+MOE_CALL_US = 25.0
+"""Launch, quantise, sort and reduce kernels of one fused-MoE call inside a CUDA graph (assumed)."""
+LAYER_CALL_US = 30.0
+"""Attention, norm, router and merge kernels of one layer inside a CUDA graph, without their bytes (assumed)."""
+TRANSFER_CALL_US = 30.0
+"""Two host copies and two host callbacks of one hybrid layer, without their bytes (assumed)."""
+ALLREDUCE_CALL_US = 20.0
+"""Latency of the two all-reduces of one layer at tp > 1 (assumed)."""
+MAX_ROWS = 65536
+"""A roofline has no measured range; everything it says is marked datasheet."""
+
+
+@dataclass(frozen=True)
+class GpuRates:
+    """What the GPU sustains, for the parts of a step outside the experts.
+
+    Attributes
+    ----------
+    bytes_per_s, bf16_flops
+        Sustained memory bandwidth and dense arithmetic.
+    layer_call_us
+        Fixed cost of one layer outside its experts.
+    transfer_call_us, transfer_token_us
+        Fixed and per-token cost of moving hidden states to the host and back (c0 and c1 beside the kernel).
+    """
+
+    bytes_per_s: float
+    bf16_flops: float
+    layer_call_us: float
+    transfer_call_us: float
+    transfer_token_us: float
+    provenance: Provenance
+
+
+def roofline_hot(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> SideCost:
+    """Hot side of one GPU under tp: h(m) = max(weight bytes / bandwidth, m · flops / peak), h0 = one call.
+
+    6·H·I flops per row: two for each weight of gate, up and down.
+    """
+    share_bytes = model.expert_bytes(model.expert_format["gpu"]) / tp
+    row_flops = 6 * model.expert_hidden_size * model.expert_intermediate_size / tp
+    regime = Regime(
+        min_tokens=1,
+        max_tokens=None,
+        fixed_us=MOE_CALL_US,
+        token_us=0.0,
+        expert_us=0.0,
+        tile=1,
+        tile_us=row_flops / (gpu.fp8_flops * COMPUTE_EFFICIENCY) * 1e6,
+        residue_us=(0.0,),
+        heaviest_factor=0.0,
+        max_rows=MAX_ROWS,
+        floor_us=share_bytes / (gpu.bandwidth_bytes_per_s * BANDWIDTH_EFFICIENCY) * 1e6,
+    )
+    return SideCost((regime,), Provenance.DATASHEET)
+
+
+def roofline_rates(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> GpuRates:
+    """What the rest of a layer and the transfers cost, from the datasheet and the stated factors."""
+    token_bytes = 2 * model.hidden_size * 2
+    return GpuRates(
+        bytes_per_s=gpu.bandwidth_bytes_per_s * BANDWIDTH_EFFICIENCY,
+        bf16_flops=gpu.bf16_flops * COMPUTE_EFFICIENCY,
+        layer_call_us=LAYER_CALL_US + (ALLREDUCE_CALL_US if tp > 1 else 0.0),
+        transfer_call_us=TRANSFER_CALL_US,
+        transfer_token_us=token_bytes / (gpu.pcie_bytes_per_s * BANDWIDTH_EFFICIENCY) * 1e6,
+        provenance=Provenance.DATASHEET,
+    )
