@@ -43,13 +43,17 @@ def running_grid(clients: int) -> tuple[int, ...]:
     return tuple(sorted({power for power in powers if power < clients} | {clients}))
 
 
-def chunk_grid(prompt_tokens: int) -> tuple[int, ...]:
+def chunk_grid(prompt_tokens: int, running: int) -> tuple[int, ...]:
     """Prefill chunks worth trying for a prompt: a chunk beyond the prompt only costs memory.
 
-    Chunks below an eighth of the prompt are left out: they read every cold expert more than eight times.
+    Chunks below an eighth of the prompt are left out: they read every cold expert more than eight times. No
+    chunk is smaller than the decode batch, which kt-kernel refuses.
     """
     covering = next((chunk for chunk in CHUNK_TOKENS if chunk >= prompt_tokens), CHUNK_TOKENS[-1])
-    return tuple(chunk for chunk in CHUNK_TOKENS if prompt_tokens / 8 <= chunk <= covering) or (covering,)
+    least = max(running, min(prompt_tokens / 8, covering))
+    inside = [chunk for chunk in CHUNK_TOKENS if least <= chunk <= covering]
+    larger = [chunk for chunk in CHUNK_TOKENS if chunk >= running]
+    return tuple(inside or larger[:1] or [running])
 
 
 def levels(
@@ -94,7 +98,7 @@ def levels(
         )
         for dtype in kv_dtypes
         for requests in running
-        for chunk in chunk_grid(workload.prompt_tokens)
+        for chunk in chunk_grid(workload.prompt_tokens, requests)
     ]
     fitting = tuple(level for level in tried if level.ledger.unused_bytes >= 0)
     if not fitting:

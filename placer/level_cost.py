@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from placer.hbm import ServerSettings, expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.profiler.base import decode_base_us, prefill_base_us
-from placer.profiler.cost import SideCost
-from placer.profiler.roofline import GpuRates
+from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind, Steps
 from placer.solvers.problem import FixedCharge, Floats, Mask, PlacementProblem, charged
 from placer.workload import Workload
@@ -18,15 +17,6 @@ COLD_FIXED_WHEN = FixedCharge.ALWAYS
 """sglang-kt 0.7.2 stages, submits and syncs the CPU side even when a layer is all hot (kt_ep_wrapper.apply)."""
 HOT_FIXED_WHEN = FixedCharge.ANY_MEMBER
 """It skips the GPU part of a layer that holds no hot expert (the same function)."""
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """Both sides of a layer and what surrounds them, for one model on one machine."""
-
-    cold: SideCost
-    hot: SideCost
-    rates: GpuRates
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.level_cost import CostModel, StepCosts
+from placer.level_cost import StepCosts
+from placer.profiler.cost import CostModel
 from placer.profiler.replay import replay_decode
 from placer.profiler.trace.trace import Trace
 from placer.solvers.problem import Mask

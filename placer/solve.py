@@ -1,1 +1,433 @@
 """The joint decision: which level of server settings, and which experts are hot at it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.baselines import BASELINES
+from placer.errors import BadInputError, InfeasibleError
+from placer.hbm import ServerSettings
+from placer.level import Level, levels
+from placer.level_cost import LevelCosts, level_costs, placement_problem
+from placer.model.spec import ModelSpec
+from placer.prediction import Prediction, predict
+from placer.profiler.cost import CostModel
+from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.steps import Steps
+from placer.profiler.trace.split import split_requests
+from placer.profiler.trace.selection import coverage_of_mask, selection_counts
+from placer.profiler.trace.trace import Trace
+from placer.sampling import decode_steps, expected_expert_us, prefill_steps, sampling_correction
+from placer.solvers.ilp import solve_ilp
+from placer.solvers.problem import Mask, PlacementProblem
+from placer.solvers.solution import Solution, SolverStatus, relative_gap
+from placer.solvers.structured import solve_structured
+from placer.workload import Workload
+
+SPLIT_SHARES = (0.5, 0.2, 0.3)
+"""Shares of requests to solve on, to choose between plans on, and only to report on."""
+EVALUATION_SEED = 1
+"""Replay seed of the choosing and reporting steps: other draws than the solving ones."""
+_LEVEL_GAP = 0.02
+"""Gap to which a level is solved before it is known to be worth more."""
+
+Progress = Callable[[str, float], None]
+"""Told what is being done and the share of the whole that is done."""
+
+
+@dataclass(frozen=True)
+class SolveRequest:
+    """What the user asks of a solve.
+
+    Attributes
+    ----------
+    budget_bytes
+        Device memory per GPU that the process may use.
+    max_running
+        Running requests, or None to decide them.
+    min_kv_tokens
+        Least capacity of the KV pool, in tokens.
+    kv_dtypes
+        KV precisions to choose from ("bf16", "fp8").
+    solver
+        "auto" (structured), "highs" or "cbc" (the exact ILP on the best level).
+    gap
+        Relative gap at which the solver stops.
+    time_limit_s
+        Wall time of the solver on the level that is returned.
+    prefill_from
+        "trace", or "decode" to let decode tokens stand in where the trace has no prompts, or "none".
+    """
+
+    workload: Workload
+    budget_bytes: int
+    tp: int = 1
+    max_running: int | None = None
+    min_kv_tokens: int = 0
+    kv_dtypes: tuple[str, ...] = ("bf16",)
+    solver: str = "auto"
+    gap: float = 0.005
+    time_limit_s: float = 30.0
+    seed: int = 0
+    prefill_from: str = "decode"
+
+    def __post_init__(self) -> None:
+        if self.max_running is not None and self.max_running < 1:
+            raise BadInputError(f"--max-running is {self.max_running}", "give at least 1, or auto")
+        if self.min_kv_tokens < 0:
+            raise BadInputError(f"--min-kv-tokens is {self.min_kv_tokens}", "give 0 or more")
+        if not 0 < self.gap < 1:
+            raise BadInputError(f"--gap is {self.gap}", "give a share between 0 and 1, such as 0.005")
+        if not 0 < self.time_limit_s < 1e6:
+            raise BadInputError(f"--time-limit is {self.time_limit_s}", "give seconds above 0")
+
+
+@dataclass(frozen=True)
+class LevelSolution:
+    """A level with its problem and the solver's answer."""
+
+    level: Level
+    problem: PlacementProblem
+    solution: Solution
+
+    @property
+    def hot(self) -> Mask:
+        """The level's plan (bool [L, E])."""
+        if self.solution.hot is None:
+            raise InfeasibleError(f"no placement at level {self.level.settings}", "raise --time-limit")
+        return self.solution.hot
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The decision and what it is worth.
+
+    Attributes
+    ----------
+    hot
+        bool [L, E], the returned placement; ``chosen`` names it ("plan" or the baseline that won).
+    priority
+        float [L, E], expected microseconds per decode step that an expert costs when cold; orders hot lists.
+    objective_us, bound_us, gap
+        Of the returned placement on the solving steps, and a bound over all levels of the grid.
+    prediction, baselines
+        Figures on the reporting requests, same level and bytes.
+    coverage
+        Share of the reporting requests' selections that hot experts serve.
+    """
+
+    level: Level
+    hot: Mask
+    chosen: str
+    priority: NDArray[np.float64]
+    solver: str
+    status: str
+    objective_us: float | None
+    bound_us: float | None
+    gap: float | None
+    seconds: float
+    levels_solved: int
+    levels_total: int
+    prediction: Prediction
+    baselines: dict[str, Prediction]
+    baseline_masks: dict[str, Mask]
+    coverage: float | None
+    uniform_null: float
+    extrapolated_share: float
+    notes: tuple[str, ...]
+
+
+class _Replays:
+    """Replayed steps of one part of the trace, made once per concurrency and per chunk."""
+
+    def __init__(self, trace: Trace, seed: int, prefill_from: str) -> None:
+        self._trace = trace
+        self._seed = seed
+        self._prefill_from = prefill_from
+        self._decode: dict[int, Steps] = {}
+        self._prefill: dict[int, Steps | None] = {}
+
+    def decode(self, concurrency: int) -> Steps:
+        if concurrency not in self._decode:
+            steps = decode_steps(concurrency)
+            self._decode[concurrency] = replay_decode(self._trace, concurrency, steps, seed=self._seed)
+        return self._decode[concurrency]
+
+    def prefill(self, chunk_tokens: int) -> Steps | None:
+        if self._prefill_from == "none":
+            return None
+        if chunk_tokens not in self._prefill:
+            self._prefill[chunk_tokens] = replay_prefill(
+                self._trace,
+                chunk_tokens,
+                prefill_steps(chunk_tokens),
+                seed=self._seed,
+                from_decode=self._prefill_from == "decode",
+            )
+        return self._prefill[chunk_tokens]
+
+    def costs(
+        self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int
+    ) -> LevelCosts:
+        chunk = min(level.settings.chunk_tokens, workload.prompt_tokens)
+        return level_costs(
+            model,
+            cost,
+            self.decode(level.settings.max_running_requests),
+            self.prefill(chunk),
+            level.settings,
+            workload,
+            tp,
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        steps = [*self._decode.values(), *(step for step in self._prefill.values() if step is not None)]
+        return tuple(dict.fromkeys(step.approximate for step in steps if step.approximate))
+
+
+def solve(
+    model: ModelSpec,
+    trace: Trace,
+    cost: CostModel,
+    request: SolveRequest,
+    progress: Progress = lambda _text, _share: None,
+) -> Solved:
+    """Choose settings and hot experts for ``model`` under ``request``.
+
+    Every level is solved to 2 %; those that its bound does not rule out are solved to ``request.gap``. The
+    plan and the baselines are then compared on requests kept for choosing, at the same level and bytes.
+
+    Raises
+    ------
+    InfeasibleError
+        When nothing fits the budget, or no level meets the latency targets.
+    """
+    started = time.monotonic()
+    grid = levels(
+        model,
+        request.workload,
+        tp=request.tp,
+        budget_bytes=request.budget_bytes,
+        max_running=request.max_running,
+        min_kv_tokens=request.min_kv_tokens,
+        kv_dtypes=request.kv_dtypes,
+    )
+    solving, choosing, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
+    counts = selection_counts(solving)
+    replays = _Replays(solving, request.seed, request.prefill_from)
+    choice = _Replays(choosing, request.seed + EVALUATION_SEED, request.prefill_from)
+
+    tried: list[LevelSolution] = []
+    bounds: dict[ServerSettings, float] = {}
+    expected: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+    for number, level in enumerate(_promising_first(model, cost, grid, replays, counts, request)):
+        progress(
+            f"level {number + 1} of {len(grid)}: {level.settings.max_running_requests} running requests, "
+            f"chunk {level.settings.chunk_tokens}",
+            0.8 * number / len(grid),
+        )
+        problem = _problem(model, cost, level, replays, solving, expected, counts, request)
+        solution = solve_structured(
+            problem,
+            gap=max(_LEVEL_GAP, request.gap),
+            time_limit_s=request.time_limit_s,
+            seed=request.seed,
+            warm_starts=(_frequency_plan(counts, level),),
+        )
+        if solution.bound_us is not None:
+            bounds[level.settings] = solution.bound_us
+        if solution.hot is not None:
+            tried.append(LevelSolution(level, problem, solution))
+    tried.sort(key=lambda entry: entry.solution.objective_us or np.inf)
+    progress("comparing levels", 0.8)
+    best = _first_within_targets(tried, model, cost, choice, choosing, request)
+    progress(f"proving the plan to {request.gap:.1%}", 0.85)
+    best = _refine(best, request)
+    bounds[best.level.settings] = max(bounds.get(best.level.settings, -np.inf), best.solution.bound_us or -np.inf)
+
+    settings = best.level.settings
+    masks: dict[str, Mask] = {
+        "plan": best.hot,
+        **{name: place(counts, best.level.room_experts) for name, place in BASELINES.items()},
+    }
+    chosen = _fastest(masks, choice.costs(model, cost, best.level, request.workload, request.tp))
+    hot = masks[chosen]
+    objective_us = best.problem.objective_us(hot)
+    bound_us = min(bounds.values())
+    progress("predicting on requests that were not used", 0.95)
+    report = _Replays(reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from)
+    report_costs = report.costs(model, cost, best.level, request.workload, request.tp)
+    report_counts = selection_counts(reporting)
+    predictions = {
+        name: predict(
+            report_costs,
+            mask,
+            1.0 - coverage_of_mask(report_counts, mask),
+            settings,
+            request.workload,
+            request.seed,
+        )
+        for name, mask in masks.items()
+    }
+    notes = [*trace.header.notes, *report.notes()]
+    if chosen != "plan":
+        notes.append(
+            f"the baseline '{chosen}' was fastest on the requests kept for choosing and is returned in place "
+            "of the solver's plan"
+        )
+    return Solved(
+        level=best.level,
+        hot=hot,
+        chosen=chosen,
+        priority=expected[settings.max_running_requests][1],
+        solver=best.solution.solver,
+        status=best.solution.status.value,
+        objective_us=objective_us,
+        bound_us=bound_us,
+        gap=relative_gap(objective_us, bound_us, best.problem.constant_us),
+        seconds=time.monotonic() - started,
+        levels_solved=len(tried),
+        levels_total=len(grid),
+        prediction=predictions[chosen],
+        baselines={name: predictions[name] for name in BASELINES},
+        baseline_masks={name: masks[name] for name in BASELINES},
+        coverage=coverage_of_mask(report_counts, hot),
+        uniform_null=float(hot.mean()),
+        extrapolated_share=report_costs.decode.extrapolated_share,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _frequency_plan(counts: NDArray[np.int64], level: Level) -> Mask:
+    return BASELINES["frequency"](counts, level.room_experts)
+
+
+def _promising_first(
+    model: ModelSpec,
+    cost: CostModel,
+    grid: tuple[Level, ...],
+    replays: _Replays,
+    counts: NDArray[np.int64],
+    request: SolveRequest,
+) -> list[Level]:
+    """Levels by what the frequency ranking costs at them, so that later ones are cut off early."""
+
+    def frequency_us(level: Level) -> float:
+        costs = replays.costs(model, cost, level, request.workload, request.tp)
+        return costs.output_token_us(_frequency_plan(counts, level))
+
+    return sorted(grid, key=frequency_us)
+
+
+def _problem(
+    model: ModelSpec,
+    cost: CostModel,
+    level: Level,
+    replays: _Replays,
+    solving: Trace,
+    expected: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]],
+    counts: NDArray[np.int64],
+    request: SolveRequest,
+) -> PlacementProblem:
+    concurrency = level.settings.max_running_requests
+    costs = replays.costs(model, cost, level, request.workload, request.tp)
+    if concurrency not in expected:
+        expected[concurrency] = expected_expert_us(
+            solving, cost, concurrency=concurrency, steps=decode_steps(concurrency), seed=request.seed
+        )
+    correction = sampling_correction(costs.decode, *expected[concurrency], _frequency_plan(counts, level))
+    return placement_problem(
+        model,
+        costs,
+        room_experts=level.room_experts,
+        tp=request.tp,
+        linear_us=correction / concurrency,
+        name=f"R={concurrency} C={level.settings.chunk_tokens} KV={level.settings.kv_dtype}",
+    )
+
+
+def _refine(entry: LevelSolution, request: SolveRequest) -> LevelSolution:
+    """Solve the level that is returned to the gap that was asked for, by the solver that was asked for."""
+    if request.solver == "auto":
+        if entry.solution.gap is not None and entry.solution.gap <= request.gap:
+            return entry
+        refined = solve_structured(
+            entry.problem,
+            gap=request.gap,
+            time_limit_s=request.time_limit_s,
+            seed=request.seed,
+            warm_starts=(entry.hot,),
+        )
+        return replace(entry, solution=refined)
+    exact = solve_ilp(
+        entry.problem,
+        solver="highs" if request.solver == "highs" else "cbc",
+        gap=request.gap,
+        time_limit_s=request.time_limit_s,
+    )
+    if exact.hot is None:
+        if exact.status is SolverStatus.INFEASIBLE:
+            raise InfeasibleError("the ILP solver reports that no placement keeps the budget", "")
+        raise BadInputError(
+            f"{exact.solver} reached no plan in {request.time_limit_s:g} s (status: {exact.status.value})",
+            "raise --time-limit, or use --solver auto",
+        )
+    return replace(entry, solution=exact)
+
+
+def _first_within_targets(
+    tried: list[LevelSolution],
+    model: ModelSpec,
+    cost: CostModel,
+    choice: _Replays,
+    choosing: Trace,
+    request: SolveRequest,
+) -> LevelSolution:
+    """The best level whose predicted p95 latencies keep the targets.
+
+    Raises
+    ------
+    InfeasibleError
+        When none does: names the target and the best that any level reaches.
+    """
+    workload = request.workload
+    if workload.slo_tpot_ms is None and workload.slo_ttft_ms is None:
+        return tried[0]
+    counts = selection_counts(choosing)
+    tpot: list[float] = []
+    ttft: list[float] = []
+    for entry in tried:
+        costs = choice.costs(model, cost, entry.level, workload, request.tp)
+        cold_share = 1.0 - coverage_of_mask(counts, entry.hot)
+        figures = predict(costs, entry.hot, cold_share, entry.level.settings, workload, request.seed)
+        tpot.append(figures.tpot_ms_p95)
+        ttft.append(np.inf if figures.ttft_ms_p95 is None else figures.ttft_ms_p95)
+        meets_tpot = workload.slo_tpot_ms is None or tpot[-1] <= workload.slo_tpot_ms
+        meets_ttft = workload.slo_ttft_ms is None or ttft[-1] <= workload.slo_ttft_ms
+        if meets_tpot and meets_ttft:
+            return entry
+    missed = []
+    for name, target, reached in (
+        ("--slo-tpot", workload.slo_tpot_ms, min(tpot)),
+        ("--slo-ttft", workload.slo_ttft_ms, min(ttft)),
+    ):
+        if target is not None and reached > target:
+            missed.append(f"{name} of {target:g} ms (best level reaches {reached:,.1f} ms at p95)")
+    if not missed:
+        missed.append("both latency targets at once (each alone is reached by some level)")
+    raise InfeasibleError(
+        "no level meets " + " and ".join(missed),
+        "relax the target, lower --concurrency, or raise --hbm-budget",
+    )
+
+
+def _fastest(masks: dict[str, Mask], costs: LevelCosts) -> str:
+    """Name of the mask with the least time per output token; ties go to the solver's plan."""
+    times = {name: costs.output_token_us(mask) for name, mask in masks.items()}
+    least = min(times.values())
+    if times["plan"] <= least:
+        return "plan"
+    return min(times, key=lambda name: times[name])

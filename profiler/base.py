@@ -1,7 +1,7 @@
 """Base time of a step: everything outside the routed experts, from what the GPU sustains."""
 
 from placer.model.spec import ModelSpec
-from placer.profiler.roofline import GpuRates
+from placer.profiler.cost import GpuRates
 
 _EXPERT_FREE_CLASSES = ("attention", "router", "shared_experts", "dense", "norms")
 

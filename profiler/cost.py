@@ -94,3 +94,34 @@ class SideCost:
         """Whether a step asks for more rows per expert than were measured: bool [S]."""
         limits = np.array([self.regime(int(count)).max_rows for count in tokens])
         return np.asarray(rows.max(axis=(1, 2)) > limits)
+
+
+@dataclass(frozen=True)
+class GpuRates:
+    """What the GPU sustains, for the parts of a step outside the experts.
+
+    Attributes
+    ----------
+    bytes_per_s, bf16_flops
+        Sustained memory bandwidth and dense arithmetic.
+    layer_call_us
+        Fixed cost of one layer outside its experts.
+    transfer_call_us, transfer_token_us
+        Fixed and per-token cost of moving hidden states to the host and back (c0 and c1 beside the kernel).
+    """
+
+    bytes_per_s: float
+    bf16_flops: float
+    layer_call_us: float
+    transfer_call_us: float
+    transfer_token_us: float
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Both sides of a layer and what surrounds them, for one model on one machine."""
+
+    cold: SideCost
+    hot: SideCost
+    rates: GpuRates

@@ -1,10 +1,9 @@
 """The hot side and the rest of a layer from a GPU's datasheet: a roofline with stated efficiency factors."""
 
-from dataclasses import dataclass
+from placer.model.spec import ModelSpec
+from placer.profiler.cost import GpuRates, Provenance, Regime, SideCost
 
 from placer.datasheet import GpuDatasheet
-from placer.model.spec import ModelSpec
-from placer.profiler.cost import Provenance, Regime, SideCost
 
 BANDWIDTH_EFFICIENCY = 0.75
 """Share of peak bandwidth that a fused FP8 expert kernel reaches on weights it reads once (assumed)."""
@@ -20,28 +19,6 @@ ALLREDUCE_CALL_US = 20.0
 """Latency of the two all-reduces of one layer at tp > 1 (assumed)."""
 MAX_ROWS = 65536
 """A roofline has no measured range; everything it says is marked datasheet."""
-
-
-@dataclass(frozen=True)
-class GpuRates:
-    """What the GPU sustains, for the parts of a step outside the experts.
-
-    Attributes
-    ----------
-    bytes_per_s, bf16_flops
-        Sustained memory bandwidth and dense arithmetic.
-    layer_call_us
-        Fixed cost of one layer outside its experts.
-    transfer_call_us, transfer_token_us
-        Fixed and per-token cost of moving hidden states to the host and back (c0 and c1 beside the kernel).
-    """
-
-    bytes_per_s: float
-    bf16_flops: float
-    layer_call_us: float
-    transfer_call_us: float
-    transfer_token_us: float
-    provenance: Provenance
 
 
 def roofline_hot(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> SideCost:

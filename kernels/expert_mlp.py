@@ -1,0 +1,120 @@
+"""The one interface of all kernels: the experts of a layer applied to the rows that routing sends them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from placer.kernels.expert_shape import ExpertShape
+from torch import Tensor
+
+SKIP = -1
+"""The expert id that marks a slot this side does not compute."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a backend cannot run here: one sentence on what stands in the way, one on what to do about it."""
+
+    what: str
+    cure: str
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class ExpertMLP(ABC):
+    """Expert MLPs: out[t] = Σ_j weight[t, j] · down(silu(gate x_t) · up x_t) of expert ids[t, j].
+
+    A backend is built, loaded once, and then called; it owns its weights.
+
+    Attributes
+    ----------
+    name
+        What ``--cpu-kernel`` or ``--gpu-kernel`` calls it.
+    method
+        The weight format and kernel family, as profiles, exports and ``--kt-method`` name it.
+    device
+        "cpu" or "cuda".
+    """
+
+    name: ClassVar[str]
+    method: ClassVar[str]
+    device: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
+        """Why this backend cannot run these shapes on this machine with so many threads; None when it can."""
+
+    @classmethod
+    @abstractmethod
+    def bytes_per_expert(cls, shape: ExpertShape) -> int:
+        """Bytes that one loaded expert takes and that reading it once moves."""
+
+    @classmethod
+    def border_hint(cls, shape: ExpertShape) -> int | None:
+        """Tokens of a call up to which the first algorithm is said to run; None where there is only one.
+
+        Only where to look first: a profile probes the border.
+        """
+        return None
+
+    @abstractmethod
+    def variant(self) -> str:
+        """The code path that runs here: instruction set and kernel class."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """The library and its version."""
+
+    @abstractmethod
+    def load_random(self, shape: ExpertShape, layers: int, *, seed: int, max_tokens: int) -> None:
+        """Load ``layers`` layers for timing: every expert has its own memory, values may repeat.
+
+        ``max_tokens`` is the most tokens any later call may hold.
+        """
+
+    @abstractmethod
+    def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+        """Run one call.
+
+        Parameters
+        ----------
+        layer
+            Index into the loaded layers.
+        x
+            bfloat16 [q, H].
+        ids
+            int64 [q, k], expert ids, each at most once per token; `SKIP` leaves a slot out.
+        weights
+            float32 [q, k].
+
+        Returns
+        -------
+        bfloat16 [q, H]; the next call may overwrite it.
+        """
+
+    def bound(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Callable[[], Tensor]:
+        """The call with its host-side work done, so that what is left can be timed or captured."""
+        return lambda: self.forward(layer, x, ids, weights)
+
+
+def reference_forward(
+    experts: Callable[[int], tuple[Tensor, Tensor, Tensor]], x: Tensor, ids: Tensor, weights: Tensor
+) -> Tensor:
+    """The same sum in float32, slot by slot: what every backend is checked against.
+
+    ``experts(e)`` gives float32 (gate [I, H], up [I, H], down [H, I]); other arguments as in
+    `ExpertMLP.forward`. Returns float32 [q, H].
+    """
+    out = torch.zeros(x.shape, dtype=torch.float32)
+    inputs = x.to(torch.float32)
+    for expert in torch.unique(ids[ids != SKIP]).tolist():
+        gate, up, down = experts(expert)
+        tokens, slots = torch.nonzero(ids == expert, as_tuple=True)
+        rows = inputs[tokens]
+        hidden = torch.nn.functional.silu(rows @ gate.T) * (rows @ up.T)
+        out.index_add_(0, tokens, (hidden @ down.T) * weights[tokens, slots, None])
+    return out

@@ -1,0 +1,1 @@
+"""Answers on the terminal, one file per command that has something to say."""

@@ -1,0 +1,36 @@
+"""What `placer bench` prints, and its CSV."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pandas as pd
+from rich.console import RenderableType
+from rich.table import Table
+
+from placer.output import write_whole
+from placer.solvers.bench import BenchRow
+
+
+def bench_answer(rows: Sequence[BenchRow]) -> RenderableType:
+    """One line per instance and solver."""
+    table = Table(box=None, pad_edge=False)
+    for header in ("instance", "solver", "objective µs", "bound µs", "gap", "seconds", "status"):
+        table.add_column(header, justify="left" if header in ("instance", "solver", "status") else "right")
+    for row in rows:
+        table.add_row(
+            row.name,
+            row.solver,
+            "-" if row.objective_us is None else f"{row.objective_us:,.1f}",
+            "-" if row.bound_us is None else f"{row.bound_us:,.1f}",
+            "-" if row.gap is None else f"{row.gap:.3%}",
+            f"{row.seconds:.2f}",
+            str(row.status),
+        )
+    return table
+
+
+def write_bench_csv(rows: Sequence[BenchRow], path: Path) -> None:
+    """The rows as CSV, whole or not at all."""
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=[field.name for field in fields(BenchRow)])
+    write_whole(path, lambda temporary: frame.to_csv(temporary, index=False))

@@ -1,0 +1,31 @@
+"""What `placer evaluate` prints."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.evaluate import Evaluation
+
+
+def evaluation_answer(evaluation: Evaluation) -> RenderableType:
+    """What `placer evaluate` prints."""
+    table = Table(box=None, pad_edge=False)
+    for header in ("placement", "MoE time of a decode step", "coverage"):
+        table.add_column(header, justify="left" if header == "placement" else "right")
+    for name, time_us in evaluation.step_us.items():
+        table.add_row(name, f"{time_us / 1e3:,.3f} ms", f"{evaluation.coverage[name]:.1%}")
+    table.add_row("uniform null", "", f"{evaluation.coverage['uniform_null']:.1%}")
+    parts: list[RenderableType] = [Text(evaluation.verdict, style="bold"), Text(""), table]
+    if evaluation.domains:
+        domains = Table(title="by domain", title_justify="left", box=None, pad_edge=False)
+        for header in ("domain", "plan", "frequency", "uniform", "plan's coverage"):
+            domains.add_column(header, justify="left" if header == "domain" else "right")
+        for name, tables in evaluation.domains.items():
+            times = tables["step_us"]
+            domains.add_row(
+                name,
+                *(f"{times[key] / 1e3:,.3f} ms" for key in ("plan", "frequency", "uniform")),
+                f"{tables['coverage']['plan']:.1%}",
+            )
+        parts += [Text(""), domains]
+    return Group(*parts)

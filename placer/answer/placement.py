@@ -1,0 +1,121 @@
+"""What `placer solve` prints: verdict first, then ledger, hot experts, baselines and how sure it all is."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.answer.console import sparkline
+from placer.placement import PlacementDocument
+from placer.units import gib
+
+_SPARKLINE_WIDTH = 62
+
+
+def placement_answer(document: PlacementDocument, destination: str | None) -> RenderableType:
+    """What `placer solve` prints of a placement."""
+    predicted, kv = document.predicted, document.kv
+    parts: list[RenderableType] = [
+        Text(_verdict_sentence(document), style="bold"),
+        Text(f"  {document.heldout.verdict}"),
+        Text(""),
+        _ledger_table(document),
+        Text(""),
+        _hot_lines(document),
+        Text(""),
+    ]
+    if document.baselines:
+        parts += [_baseline_table(document), Text("")]
+    parts.append(_solver_line(document))
+    parts.append(_origin_lines(predicted.provenance))
+    parts += [Text(f"note: {note}", style="dim") for note in document.notes]
+    parts.append(
+        Text(
+            f"settings: --max-total-tokens {kv.tokens} --max-running-requests {kv.max_running_requests} "
+            f"--chunked-prefill-size {kv.chunked_prefill_size} --kv-cache-dtype {kv.dtype}"
+        )
+    )
+    if destination is not None:
+        parts.append(Text(f"next: placer export {destination} --runtime sglang-kt -o DIR"))
+    return Group(*parts)
+
+
+def _verdict_sentence(document: PlacementDocument) -> str:
+    predicted, kv = document.predicted, document.kv
+    total = len(document.model.layers) * document.model.experts
+    sentence = (
+        f"{document.model.name}: {document.hot_total:,} of {total:,} experts hot, {kv.tokens:,} KV tokens "
+        f"({kv.dtype}), {kv.max_running_requests} running requests: {predicted.output_tokens_per_s:,.1f} tokens/s, "
+        f"decode step {predicted.decode_step_ms:,.2f} ms"
+    )
+    uniform = document.baselines.get("uniform")
+    if uniform is None:
+        return sentence + " (predicted)"
+    times = predicted.output_tokens_per_s / uniform.output_tokens_per_s
+    return sentence + f" (predicted; {times:.2f}x the runtime's default placement)"
+
+
+def _ledger_table(document: PlacementDocument) -> Table:
+    budget = document.hbm.budget_bytes_per_gpu
+    table = Table(title=f"HBM per GPU: {gib(budget)}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("line")
+    table.add_column("size", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("")
+    for name, size in document.hbm.ledger.items():
+        if size:
+            table.add_row(name, gib(size), f"{size / budget:.1%}", "█" * round(40 * size / budget))
+    host = sum(document.host.ledger.values())
+    table.caption = f"host memory: {gib(host)} (every expert, hot ones too)"
+    table.caption_justify = "left"
+    return table
+
+
+def _hot_lines(document: PlacementDocument) -> Text:
+    counts = [len(document.hot.get(str(layer), [])) for layer in document.model.layers]
+    lines = [
+        f"hot experts per layer: least {min(counts)}, most {max(counts)} of {document.model.experts}"
+        f" (layers {document.model.layers[0]}-{document.model.layers[-1]})"
+    ]
+    bars = sparkline(counts, document.model.experts)
+    lines += ["  " + bars[start : start + _SPARKLINE_WIDTH] for start in range(0, len(bars), _SPARKLINE_WIDTH)]
+    return Text("\n".join(lines))
+
+
+def _baseline_table(document: PlacementDocument) -> Table:
+    table = Table(
+        title="same bytes, other placements (predicted on held-out requests)",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    for header in ("placement", "decode step", "tokens/s", "slower by", "cold share"):
+        table.add_column(header, justify="left" if header == "placement" else "right")
+    plan = document.predicted
+    rows: list[tuple[str, Any]] = [("this plan", plan), *document.baselines.items()]
+    for name, figures in rows:
+        slower = figures.decode_step_ms / plan.decode_step_ms - 1.0
+        table.add_row(
+            name,
+            f"{figures.decode_step_ms:,.2f} ms",
+            f"{figures.output_tokens_per_s:,.1f}",
+            "" if name == "this plan" else f"{slower:+.1%}",
+            f"{figures.cold_share:.1%}",
+        )
+    return table
+
+
+def _solver_line(document: PlacementDocument) -> Text:
+    solver = document.solver
+    if solver.gap is None:
+        return Text(f"solver: {solver.name}, {solver.seconds:.1f} s; no bound (see notes)")
+    returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
+    return Text(
+        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:.2%} proven on the part a plan can change; "
+        f"objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; {solver.seconds:.1f} s"
+    )
+
+
+def _origin_lines(provenance: dict[str, str]) -> Text:
+    return Text("\n".join(f"origin of {name}: {origin}" for name, origin in provenance.items()), style="dim")

@@ -1,0 +1,45 @@
+"""What `placer profile` prints: the error first, then what was timed and on what."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.profiler.profile import Profile
+from placer.units import gib
+
+
+def profile_answer(profile: Profile) -> RenderableType:
+    """The held-out error of the CPU cost model, by regime and by source of the calls."""
+    cpu, overall = profile.cpu, profile.heldout_error
+    head = Text(
+        f"{cpu.backend} {cpu.method}: held-out MAPE {overall.mape:.1%}, p90 {overall.p90_error:.1%}, "
+        f"bias {overall.bias:+.1%} over {overall.calls} calls that took no part in the fit",
+        style="bold",
+    )
+    errors = Table(box=None, pad_edge=False)
+    for header in ("held-out calls", "calls", "MAPE", "p90", "bias"):
+        errors.add_column(header, justify="left" if header.startswith("held") else "right")
+    rows = [
+        (
+            f"{regime.min_tokens} to {regime.max_tokens or 'more'} tokens of a call",
+            regime.reported,
+        )
+        for regime in cpu.report.regimes
+    ] + [(f"from {source.source}", source.reported) for source in cpu.report.sources]
+    for name, figures in rows:
+        errors.add_row(
+            name, str(figures.calls), f"{figures.mape:.1%}", f"{figures.p90_error:.1%}", f"{figures.bias:+.1%}"
+        )
+    facts = [
+        f"cold side (measured): {cpu.machine.cpu}, {cpu.threads} thread(s), {cpu.variant}, {cpu.version}",
+        f"  {len(cpu.points)} calls x {cpu.rounds} samples in {cpu.seconds:.0f} s, weights of "
+        f"{gib(cpu.resident_bytes)} cycled; reads {cpu.achieved_bytes_per_s / 1e9:.1f} GB/s, "
+        f"{cpu.achieved_share:.0%} of the bandwidth measured in the same run",
+        f"  regimes: {cpu.border_how}",
+        f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
+        f"rest of a layer: {profile.gpu.base_provenance_text}",
+        f"why this kernel: {cpu.reason}",
+    ]
+    warnings = [Text(f"warning: {cpu.quiet_warning}", style="yellow")] if cpu.quiet_warning else []
+    notes = [Text(f"note: {note}", style="dim") for note in cpu.notes]
+    return Group(head, Text(""), errors, Text(""), *[Text(fact) for fact in facts], *warnings, *notes)

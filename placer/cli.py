@@ -1,0 +1,438 @@
+"""The `placer` command: parse, call one function, print its result."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from placer.errors import BadInputError, PlacerError
+
+app = typer.Typer(
+    name="placer",
+    help="Split GPU memory between hot MoE experts and KV cache, with a proven bound.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+trace_app = typer.Typer(help="Routing traces: import, judge, synthesise.", no_args_is_help=True)
+app.add_typer(trace_app, name="trace")
+
+Chosen = TypeVar("Chosen")
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
+
+# Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
+_UsageError: Any = typer.BadParameter.__mro__[2]
+
+ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
+TpOption = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+class _Bar:
+    """A progress bar on stderr with the time left; silent where stderr is not a terminal."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task("", total=1.0)
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, text: str, share: float) -> None:
+        self._progress.update(self._task, description=text, completed=share)
+
+
+@app.command()
+def inspect(model: ModelOption, tp: TpOption = 1, json_output: JsonOption = False) -> None:
+    """Show what a checkpoint says of its shape and bytes."""
+    from placer.answer.model import model_answer
+    from placer.model.inspect import inspect_document
+    from placer.model.spec import read_model
+
+    document = inspect_document(read_model(model), tp)
+    if json_output:
+        _print_json(document)
+    else:
+        _show(model_answer(document))
+
+
+@app.command()
+def hardware(
+    json_output: JsonOption = False,
+    list_names: Annotated[bool, typer.Option("--list", help="List the GPU names that --gpu takes.")] = False,
+) -> None:
+    """Show this machine: CPU, caches, memory, and which kernels run here."""
+    from placer.answer.hardware import hardware_answer
+    from placer.hardware import hardware_document
+    from placer.datasheet import GPU_NAMES
+
+    if list_names:
+        sys.stdout.write("\n".join(GPU_NAMES) + "\n")
+        return
+    document = hardware_document()
+    if json_output:
+        _print_json(document)
+    else:
+        _show(hardware_answer(document))
+
+
+@trace_app.command("import")
+def trace_import(
+    source: Annotated[Path, typer.Argument(help="Recorder dump (.pt) or .npz of ids or counts.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path("trace.safetensors"),
+    model: Annotated[Path | None, typer.Option("--model", help="Checkpoint directory the trace must match.")] = None,
+    form: Annotated[str, typer.Option("--format", help="auto, npz, sglang.")] = "auto",
+) -> None:
+    """Turn a runtime's dump into a trace file."""
+    from placer.model.spec import read_model
+    from placer.profiler.trace.file import write_trace
+    from placer.profiler.trace.importing import import_trace
+
+    spec = None if model is None else read_model(model)
+    _check_writable(output)
+    trace = import_trace(
+        source,
+        format=form,
+        name=None if spec is None else spec.name,
+        layers=None if spec is None else spec.moe_layers,
+        experts=None if spec is None else spec.experts,
+        top_k=None if spec is None else spec.top_k,
+    )
+    write_trace(trace, output)
+    for note in trace.header.notes:
+        _say(f"note: {note}")
+    _say(f"{output}: {trace.tokens:,} tokens, {len(trace.header.layers)} MoE layers, {trace.header.experts} experts")
+
+
+@trace_app.command("info")
+def trace_info_command(
+    trace: Annotated[Path, typer.Argument(help="Trace file.")], json_output: JsonOption = False
+) -> None:
+    """Say what a trace is worth: skew against the uniform null, reuse, domains."""
+    from placer.answer.trace import trace_answer
+    from placer.profiler.trace.file import read_trace
+    from placer.profiler.trace.statistics import trace_info
+
+    document = trace_info(read_trace(trace))
+    if json_output:
+        _print_json(document)
+    else:
+        _show(trace_answer(document))
+
+
+@trace_app.command("synth")
+def trace_synth(
+    preset: Annotated[str, typer.Option("--preset", help="qwen3-30b-a3b or gpt-oss-20b.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path("trace.safetensors"),
+    seed: SeedOption = 0,
+) -> None:
+    """Synthesise a trace with the measured statistics of a known model, labelled so."""
+    from placer.profiler.trace.file import write_trace
+    from placer.profiler.trace.synth import synthesise
+
+    _check_writable(output)
+    trace = synthesise(preset, seed=seed)
+    write_trace(trace, output)
+    _say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
+
+
+@app.command()
+def profile(
+    model: ModelOption,
+    trace: Annotated[Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")] = None,
+    cpu_kernel: Annotated[str, typer.Option("--cpu-kernel", help="auto, kt or torch.")] = "auto",
+    gpu_kernel: Annotated[str | None, typer.Option("--gpu-kernel", help="auto or torch: time this GPU.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")] = None,
+    tp: TpOption = 1,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")] = None,
+    max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall-time cap of the CPU campaign.")] = 300.0,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
+) -> None:
+    """Time this machine's kernels at the model's shapes and fit the cost model."""
+    from placer.answer.profile import profile_answer
+    from placer.model.spec import read_model
+    from placer.profiler.profile import write_profile
+    from placer.profiler.profiling import ProfileRequest, profile_model
+    from placer.profiler.trace.file import read_trace
+
+    spec = read_model(model)
+    _check_writable(output)
+    request = ProfileRequest(
+        tp=tp,
+        cpu_kernel=cpu_kernel,
+        gpu_kernel=gpu_kernel,
+        gpu_name=gpu,
+        threads=threads,
+        max_seconds=max_seconds,
+        seed=seed,
+    )
+    with _Bar() as bar:
+        result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
+    write_profile(result, output)
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(profile_answer(result))
+
+
+@app.command()
+def solve(
+    model: ModelOption,
+    trace: Annotated[str, typer.Option("--trace", help="Trace file, or none to plan before any exists.")],
+    profile: Annotated[Path, typer.Option("--profile", help="Profile of `placer profile`.")],
+    hbm_budget: Annotated[str, typer.Option("--hbm-budget", help="Per GPU: 72GiB, 80GB or 75%.")] = "100%",
+    tp: TpOption = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Clients.")] = 16,
+    max_running: Annotated[str, typer.Option("--max-running", help="Running requests, or auto.")] = "auto",
+    min_kv_tokens: Annotated[int, typer.Option("--min-kv-tokens", help="Least KV pool, tokens.")] = 0,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Mean prompt length.")] = 1024,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", help="Mean output length.")] = 512,
+    slo_tpot: Annotated[float | None, typer.Option("--slo-tpot", help="p95 target, ms.")] = None,
+    slo_ttft: Annotated[float | None, typer.Option("--slo-ttft", help="p95 target, ms.")] = None,
+    kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16, fp8 or auto.")] = "bf16",
+    solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
+    gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds per level.")] = 30.0,
+    prefill_from: Annotated[
+        str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
+    ] = "decode",
+    host_memory: Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")] = None,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path("placement.json"),
+) -> None:
+    """Decide hot experts and KV together, with a proven gap."""
+    from placer.answer.placement import placement_answer
+    from placer.model.spec import read_model
+    from placer.placement import write_placement
+    from placer.planning import plan
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+    from placer.solve import SolveRequest
+    from placer.units import parse_size
+    from placer.workload import Workload
+
+    spec = read_model(model)
+    measured = read_profile(profile)
+    budget = parse_size(hbm_budget, whole_bytes=measured.gpu.usable_bytes, name="--hbm-budget")
+    if budget > measured.gpu.usable_bytes:
+        raise BadInputError(
+            f"--hbm-budget {hbm_budget} is more than the {measured.gpu.usable_bytes / 2**30:,.2f} GiB that a process "
+            f"can use of {measured.gpu.name}",
+            "lower it, or profile with the GPU that you mean (--gpu NAME)",
+        )
+    _check_writable(output)
+    request = SolveRequest(
+        workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
+        budget_bytes=budget,
+        tp=tp,
+        max_running=_running(max_running),
+        min_kv_tokens=min_kv_tokens,
+        kv_dtypes=_choice(kv_dtype, {"bf16": ("bf16",), "fp8": ("fp8",), "auto": ("bf16", "fp8")}, "--kv-dtype"),
+        solver=_choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
+        gap=gap,
+        time_limit_s=time_limit,
+        seed=seed,
+        prefill_from=_choice(prefill_from, {name: name for name in ("decode", "none")}, "--prefill-from"),
+    )
+    memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
+    with _Bar() as bar:
+        document = plan(
+            spec,
+            None if trace == "none" else read_trace(Path(trace)),
+            measured,
+            request,
+            host_memory_bytes=memory,
+            progress=bar,
+        )
+    write_placement(document, output)
+    if json_output:
+        _print_json(json.loads(output.read_text(encoding="utf-8")))
+    else:
+        _show(placement_answer(document, str(output)))
+
+
+@app.command()
+def evaluate(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    model: ModelOption,
+    trace: Annotated[Path, typer.Option("--trace", help="Trace file.")],
+    profile: Annotated[Path, typer.Option("--profile", help="Profile.")],
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare a placement with the runtime's own strategies on any trace."""
+    from placer.answer.evaluation import evaluation_answer
+    from placer.evaluate import evaluate as evaluate_placement
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+
+    result = evaluate_placement(
+        read_placement(placement), read_model(model), read_trace(trace), read_profile(profile), seed=seed
+    )
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(evaluation_answer(result))
+
+
+@app.command()
+def export(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],
+    runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt")] = "sglang-kt",
+    model_path: Annotated[str | None, typer.Option("--model-path", help="Block-FP8 checkpoint on the server.")] = None,
+    kt_weight_path: Annotated[
+        str | None, typer.Option("--kt-weight-path", help="INT4 expert weights on the server.")
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Start the server with the recorder on.")] = False,
+) -> None:
+    """Write exactly what the serving runtime consumes, read back through its own selection rule."""
+    from placer.export.runtimes import export_placement
+
+    result = export_placement(
+        placement, output, runtime=runtime, model_path=model_path, kt_weight_path=kt_weight_path, record=record
+    )
+    for note in result.notes:
+        _say(f"note: {note}")
+    _say(f"{output}: {', '.join(result.files)}")
+    _say(f"launch: {result.launch_line}")
+
+
+@app.command()
+def bench(
+    instances: Annotated[list[Path], typer.Argument(help="Solver instances (.npz).")],
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds per solver and instance.")] = 30.0,
+    rivals: Annotated[str, typer.Option("--rivals", help="highs,cbc")] = "",
+    gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.0,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows as CSV.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Solve instances and print objective, bound and gap."""
+    from placer.answer.bench import bench_answer, write_bench_csv
+    from placer.solvers.bench import bench as run_bench
+
+    if csv is not None:
+        _check_writable(csv)
+    names = [name for name in rivals.split(",") if name]
+    for name in names:
+        _choice(name, {"highs": None, "cbc": None}, "--rivals")
+    rows = run_bench(instances, time_limit_s=time_limit, rivals=names, gap=gap)
+    if csv is not None:
+        write_bench_csv(rows, csv)
+    if json_output:
+        _print_json({"rows": [row.document() for row in rows]})
+    else:
+        _show(bench_answer(rows))
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for everything it writes.")] = Path(
+        "placer-demo"
+    ),
+) -> None:
+    """Run the whole job on the bundled example."""
+    from placer.demo import run_demo
+
+    with _Bar() as bar:
+        result = run_demo(output, progress=bar)
+    for answer in result.answers:
+        _show(answer)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from placer import __version__
+
+    sys.stdout.write(f"placer {__version__}\n")
+
+
+def _show(answer: Any) -> None:
+    from placer.answer.console import print_answer
+
+    print_answer(answer)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _running(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise BadInputError(f"--max-running {text!r} is not a number", "give a whole number or auto") from None
+
+
+def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
+    if text not in choices:
+        raise BadInputError(f"{flag} {text!r} is not known", f"use one of: {', '.join(choices)}")
+    return choices[text]
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse an output that cannot be written before any long work starts."""
+    folder = path.parent
+    if path.is_dir():
+        raise BadInputError(f"cannot write {path}: it is a directory", "give a file name with -o")
+    if not folder.is_dir():
+        raise BadInputError(f"cannot write {path}: {folder} is not a folder", "create it or choose another with -o")
+    if not os.access(folder, os.W_OK):
+        raise BadInputError(f"cannot write {path}: no permission in {folder}", "choose another with -o")
+
+
+def main() -> None:
+    """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
+    try:
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            # Typer turns Ctrl-C into this code by itself.
+            raise KeyboardInterrupt
+        sys.exit(code if isinstance(code, int) else 0)
+    except _UsageError as error:
+        error.show()
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        _say("interrupted: nothing was written")
+        sys.exit(INTERRUPTED)
+    except PlacerError as error:
+        _say(f"error: {error.what}")
+        if error.hint:
+            _say(f"  do: {error.hint}")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""`placer demo`: the whole job on the bundled example, with this machine's own kernels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from placer.answer.placement import placement_answer
+from placer.answer.profile import profile_answer
+from placer.errors import BadInputError
+from placer.export.runtimes import export_placement
+from placer.model.spec import ModelSpec, read_model
+from placer.placement import write_placement
+from placer.planning import plan
+from placer.profiler.profile import Profile, write_profile
+from placer.profiler.profiling import ProfileRequest, profile_model
+from placer.profiler.trace.file import write_trace
+from placer.profiler.trace.synth import synthesise
+from placer.profiler.trace.trace import Trace
+from placer.solve import SolveRequest
+from placer.workload import Workload
+
+EXAMPLE = "qwen3-30b-a3b"
+GPU = "rtx-4090"
+WORKLOAD = Workload(prompt_tokens=1024, output_tokens=512, concurrency=16)
+_HOST_MEMORY_BYTES = 64 * 2**30
+"""RAM of the server that the demo plans for; the laptop that runs it may have less."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo wrote and what it says."""
+
+    folder: Path
+    answers: tuple[RenderableType, ...]
+
+
+def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text, _share: None) -> Demo:
+    """Profile, solve and export the bundled example into ``folder``.
+
+    Qwen3-30B-A3B's shapes; routing synthesised from its measured statistics; this machine's CPU kernel, timed;
+    a 24 GB GPU by its datasheet.
+
+    Raises
+    ------
+    BadInputError
+        When ``folder`` cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"cannot write {folder}: {error.strerror or error}", "choose another with -o") from None
+    with as_file(files("placer.examples") / EXAMPLE) as example:
+        model = read_model(example)
+    progress("synthesising routing", 0.0)
+    trace = synthesise(EXAMPLE, seed=0)
+    write_trace(trace, folder / "trace.safetensors")
+    profile = _profile(model, trace, folder, progress)
+    request = SolveRequest(workload=WORKLOAD, budget_bytes=profile.gpu.usable_bytes)
+    document = plan(model, trace, profile, request, host_memory_bytes=_HOST_MEMORY_BYTES, progress=progress)
+    write_placement(document, folder / "placement.json")
+    introduction = Text(
+        f"The example: {EXAMPLE}'s shapes, {trace.header.source}; the CPU kernel is timed on this machine, the GPU "
+        f"is an {GPU} by its datasheet. Everything is in {folder}."
+    )
+    return Demo(
+        folder,
+        (
+            introduction,
+            Text(""),
+            profile_answer(profile),
+            Text(""),
+            placement_answer(document, None),
+            Text(""),
+            _export(folder, document.cpu_method),
+        ),
+    )
+
+
+def _profile(
+    model: ModelSpec, trace: Trace, folder: Path, progress: Callable[[str, float], None]
+) -> Profile:
+    request = ProfileRequest(gpu_name=GPU, max_seconds=90.0)
+    profile = profile_model(model, trace, request, progress)
+    write_profile(profile, folder / "profile.json")
+    return profile
+
+
+def _export(folder: Path, cpu_method: str) -> RenderableType:
+    if cpu_method == "torch":
+        return Text(
+            "export: none, because this machine timed torch's INT4 kernel and SGLang runs kt-kernel's: a plan timed "
+            "with one is never exported for the other (install kt-kernel, then run the demo again)"
+        )
+    export = export_placement(folder / "placement.json", folder / "sglang-kt", runtime="sglang-kt")
+    return Text(
+        f"exported for {export.runtime}: {', '.join(export.files)} in {export.folder}\nlaunch: {export.launch_line}"
+    )

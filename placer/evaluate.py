@@ -1,0 +1,151 @@
+"""A placement against the runtime's own strategies on any trace, at the same bytes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placer.baselines import BASELINES
+from placer.hbm import ServerSettings
+from placer.level_cost import step_costs
+from placer.model.spec import ModelSpec
+from placer.placement import PlacementDocument
+from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.replay import replay_decode
+from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.split import split_requests, tokens_where
+from placer.profiler.trace.selection import coverage_of_mask, selection_counts
+from placer.profiler.trace.trace import TokenTrace, Trace
+from placer.sampling import decode_steps
+from placer.solve import SPLIT_SHARES
+from placer.solvers.problem import Mask
+from placer.workload import Workload
+
+_STEPS_FACTOR = 4
+"""An evaluation replays this many times the steps of a solve: it has only sums to take."""
+_WORTH = 0.01
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Mean MoE time of a decode step and coverage, by placement.
+
+    Attributes
+    ----------
+    step_us
+        Microseconds by placement name ("plan" and the baselines).
+    coverage
+        Share of selections that hot experts serve, by the same names, and "uniform_null".
+    domains
+        By domain name: the same two tables for the plan and the baselines.
+    """
+
+    steps: int
+    concurrency: int
+    step_us: dict[str, float]
+    coverage: dict[str, float]
+    verdict: str
+    domains: dict[str, dict[str, dict[str, float]]]
+
+    def document(self) -> dict[str, Any]:
+        """The ``evaluate --json`` document."""
+        return {
+            "steps": self.steps,
+            "concurrency": self.concurrency,
+            "step_us": self.step_us,
+            "coverage": self.coverage,
+            "verdict": self.verdict,
+            "domains": self.domains,
+        }
+
+
+def evaluate(
+    placement: PlacementDocument, model: ModelSpec, trace: Trace, profile: Profile, *, seed: int = 0
+) -> Evaluation:
+    """Score ``placement`` on the reporting requests of ``trace``.
+
+    The baselines rank experts by the trace's other requests (the solving and choosing parts), as a user who
+    recorded this traffic would; all placements hold the same number of hot experts.
+
+    Raises
+    ------
+    BadInputError
+        When trace, profile or placement belong to another model.
+    """
+    placement.check_model(model)
+    check_profile_matches(profile, model, tp=placement.tp)
+    check_trace_matches(trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name)
+    solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
+    hot = placement.hot_mask()
+    counts = selection_counts(solving)
+    masks: dict[str, Mask] = {
+        "plan": hot,
+        **{name: place(counts, int(hot.sum())) for name, place in BASELINES.items()},
+    }
+    step_us, coverage, steps = _score(masks, placement, model, reporting, profile, seed)
+    domains = {
+        name: dict(zip(("step_us", "coverage"), _score(masks, placement, model, part, profile, seed)[:2], strict=True))
+        for name, part in _by_domain(reporting).items()
+    }
+    null = float(hot.mean())
+    return Evaluation(
+        steps=steps,
+        concurrency=placement.kv.max_running_requests,
+        step_us=step_us,
+        coverage={**coverage, "uniform_null": null},
+        verdict=_verdict(step_us, coverage, null),
+        domains=domains,
+    )
+
+
+def _score(
+    masks: dict[str, Mask],
+    placement: PlacementDocument,
+    model: ModelSpec,
+    trace: Trace,
+    profile: Profile,
+    seed: int,
+) -> tuple[dict[str, float], dict[str, float], int]:
+    running = placement.kv.max_running_requests
+    steps = _STEPS_FACTOR * decode_steps(running)
+    replayed = replay_decode(trace, running, steps, seed=seed + 2)
+    workload = Workload(
+        placement.workload.prompt_tokens, placement.workload.output_tokens, placement.workload.concurrency
+    )
+    settings = ServerSettings(
+        running, placement.kv.tokens, placement.kv.chunked_prefill_size, placement.kv.dtype
+    )
+    costs = step_costs(model, profile.cost_model(), replayed, settings, workload, placement.tp)
+    counts = selection_counts(trace)
+    step_us = {name: float(costs.layer_us(mask).sum(axis=1).mean()) for name, mask in masks.items()}
+    coverage = {name: coverage_of_mask(counts, mask) for name, mask in masks.items()}
+    return step_us, coverage, steps
+
+
+def _by_domain(trace: Trace) -> dict[str, Trace]:
+    """Parts of a token trace by domain name; empty where the trace has no domains."""
+    if not isinstance(trace, TokenTrace) or trace.domain is None:
+        return {}
+    return {
+        trace.header.domains[int(domain)]: tokens_where(trace, trace.domain == domain)
+        for domain in np.unique(trace.domain)
+        if domain >= 0
+    }
+
+
+def _verdict(step_us: dict[str, float], coverage: dict[str, float], null: float) -> str:
+    best = min((name for name in step_us if name != "plan"), key=lambda name: step_us[name])
+    against_best = step_us[best] / step_us["plan"]
+    against_default = step_us["uniform"] / step_us["plan"]
+    served = f"the plan's hot experts serve {coverage['plan']:.1%} of the selections ({null:.1%} by chance)"
+    if against_default < 1.0 + _WORTH:
+        return f"the plan does not help on this trace: {served}; record a trace of this traffic and solve again"
+    if against_best < 1.0 - _WORTH:
+        return (
+            f"the plan is not made for this trace: {served}, and '{best}' recorded on it takes "
+            f"{against_best:.2f} times the plan's time in MoE layers; solve again on this trace"
+        )
+    return (
+        f"the plan holds: {served}; in MoE layers the runtime's default takes {against_default:.2f} times the "
+        f"plan's time, the best baseline ('{best}') {against_best:.3f} times"
+    )

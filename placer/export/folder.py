@@ -1,0 +1,76 @@
+"""An export folder: files that are written aside, checked there, and then appear together."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from placer.errors import BadInputError
+from placer.output import write_whole
+
+
+@dataclass(frozen=True)
+class ExportFile:
+    """One file of an export; ``executable`` files are scripts."""
+
+    name: str
+    content: bytes
+    executable: bool = False
+
+    def write(self, path: Path) -> None:
+        """Write the content to ``path``, with execute permission where it is readable."""
+        path.write_bytes(self.content)
+        if self.executable:
+            readable = path.stat().st_mode & 0o444
+            path.chmod(path.stat().st_mode | readable >> 2)
+
+
+def write_folder(
+    folder: Path,
+    files: Sequence[ExportFile],
+    *,
+    check: Callable[[Path], None],
+    stale: Iterable[str] = (),
+) -> None:
+    """Write ``files`` into ``folder``, once ``check`` has passed on a staged copy of all of them.
+
+    A new folder appears whole; in one that exists each file is replaced whole, other files stay, and those
+    named in ``stale`` (left by an earlier export) go.
+
+    Raises
+    ------
+    BadInputError
+        When the folder cannot be written; what ``check`` raises passes through. Nothing is left behind.
+    """
+    folder = Path(folder)
+    exists = folder.is_dir()
+    try:
+        staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder if exists else folder.parent))
+    except OSError as error:
+        raise BadInputError(
+            f"cannot write {folder}: {error.strerror or error}",
+            "create its parent folder, or choose another with -o",
+        ) from None
+    try:
+        for file in files:
+            file.write(staged / file.name)
+        check(staged)
+        if exists:
+            for file in files:
+                write_whole(folder / file.name, file.write)
+            for name in stale:
+                (folder / name).unlink(missing_ok=True)
+        else:
+            # mkdtemp makes folders private; an output is as readable as the user's umask allows.
+            umask = os.umask(0)
+            os.umask(umask)
+            staged.chmod(0o777 & ~umask)
+            os.rename(staged, folder)
+    except OSError as error:
+        raise BadInputError(
+            f"cannot write {folder}: {error.strerror or error}", "free some space or choose another with -o"
+        ) from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)

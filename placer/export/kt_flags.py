@@ -1,0 +1,191 @@
+"""The sglang-kt flags that a placement decides, each with what it does for the plan.
+
+Names, value forms and defaults are those of sglang/srt/server_args.py in sglang-kt 0.7.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from placer.errors import BadInputError
+from placer.export.kt_selection import RUNTIME, unwrapped
+from placer.placement import PlacementDocument
+
+COUNTS_FILE = "init_expert_location.pt"
+KV_DTYPES = {"bf16": "bf16", "fp8": "fp8_e4m3"}
+TOKEN_RECORDER_TOP_K = 8
+"""Expert ids that the runtime's per_token recorder keeps per token (eplb/expert_distribution.py)."""
+
+_CONTEXT_KEYS = (
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_position_embeddings",
+)
+
+LEFT_UNSET = {
+    "kt-num-gpu-experts": "the ratio replaces it",
+    "kt-gpu-prefill-token-threshold": (
+        "large batches would copy whole layers into GPU memory that the plan does not reserve"
+    ),
+    "kt-enable-dynamic-expert-update": "it would replace the plan's hot experts by those of the last prefill",
+    "kt-max-deferred-experts-per-token": "it postpones experts by a layer, which changes the outputs",
+}
+"""Flags that must stay unset for the plan to hold, and why."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One server flag (``name`` without dashes), its value and what it does for the plan."""
+
+    name: str
+    value: str | int | float | bool | tuple[int, ...]
+    why: str
+
+
+def server_flags(
+    placement: PlacementDocument,
+    config: Mapping[str, Any],
+    *,
+    ratio: float,
+    mem_fraction_static: float,
+    model_path: str | None,
+    kt_weight_path: str | None,
+) -> tuple[Flag, ...]:
+    """Every flag that the plan depends on; paths that are not given are left to the launch script.
+
+    Raises
+    ------
+    BadInputError
+        When the placement lacks what a flag needs, or its settings are ones that the runtime refuses.
+    """
+    kv, kt = placement.kv, placement.kt
+    if kt is None:
+        raise BadInputError(
+            "the placement does not say with how many CPU threads it was timed (field kt)",
+            "solve again with a profile that says so",
+        )
+    if not 0 < mem_fraction_static < 1:
+        raise BadInputError(
+            f"mem_fraction_static is {mem_fraction_static:g}; {RUNTIME} takes a share between 0 and 1",
+            "plan with an --hbm-budget below the whole GPU",
+        )
+    if kv.max_running_requests > kv.chunked_prefill_size:
+        raise BadInputError(
+            f"{kv.max_running_requests} running requests exceed the prefill chunk of "
+            f"{kv.chunked_prefill_size} tokens: kt-kernel refuses a decode step larger than the chunk",
+            "solve again with a lower --max-running",
+        )
+    paths = [
+        Flag(
+            "model-path",
+            model_path,
+            "The checkpoint; its experts must be block-FP8, as the plan counts them.",
+        )
+        if model_path
+        else None,
+        Flag("kt-weight-path", kt_weight_path, "All experts in the CPU method's own file format.")
+        if kt_weight_path
+        else None,
+    ]
+    plan = [
+        Flag("kt-method", placement.cpu_method, "The CPU kernel that the plan was timed with."),
+        Flag(
+            "kt-expert-placement-strategy",
+            "frequency",
+            f"Rank experts by {COUNTS_FILE}; the default, uniform, would ignore it.",
+        ),
+        Flag("init-expert-location", COUNTS_FILE, "The ranking; launch.sh gives its full path."),
+        Flag(
+            "kt-gpu-experts-ratio",
+            ratio,
+            "Cuts the ranking exactly after the last hot expert.",
+        ),
+        Flag("kt-cpuinfer", kt.threads, "CPU threads, as profiled."),
+        Flag("kt-threadpool-count", kt.subpools, "CPU pools, one per NUMA node, as profiled."),
+        Flag("tensor-parallel-size", placement.tp, "GPUs; every GPU holds a share of every hot expert."),
+        Flag("ep-size", 1, "The hot/cold split does not work under expert parallelism."),
+        Flag(
+            "mem-fraction-static",
+            mem_fraction_static,
+            "Share of the GPU for weights and KV: enough for the plan's pool, the rest for activations.",
+        ),
+        Flag(
+            "max-total-tokens",
+            kv.tokens,
+            "KV capacity. The runtime's own estimate can be several times too high for MLA models.",
+        ),
+        Flag("max-running-requests", kv.max_running_requests, "Requests that decode together."),
+        Flag("chunked-prefill-size", kv.chunked_prefill_size, "Prefill chunk; also the largest CPU batch."),
+        Flag("cuda-graph-max-bs", kv.cuda_graph_max_bs, "Largest decode batch that runs as a CUDA graph."),
+        Flag(
+            "cuda-graph-bs",
+            captured_batches(kv.cuda_graph_max_bs),
+            "Batches to capture; the runtime's own list leaves out a largest batch that is not in its steps.",
+        ),
+        Flag("kv-cache-dtype", KV_DTYPES[kv.dtype], "Precision that the KV bytes are counted in."),
+    ]
+    if (context_tokens := longest_context(config)) is not None:
+        limit = min(context_tokens, kv.tokens)
+        why = "Longest request; the per-request token table is this long, so an unused length costs memory."
+        plan.append(Flag("context-length", limit, why))
+    return (*(flag for flag in paths if flag is not None), *plan)
+
+
+def recording_flags(top_k: int) -> tuple[Flag, ...]:
+    """Flags that switch the runtime's expert recorder on, in the finest mode that top-k allows."""
+    if top_k <= TOKEN_RECORDER_TOP_K:
+        why = "Records every token's experts; the server allocates a buffer on each GPU for it."
+        return (Flag("expert-distribution-recorder-mode", "per_token", why),)
+    return (
+        Flag(
+            "expert-distribution-recorder-mode",
+            "stat",
+            f"Records counts per pass: per_token holds {TOKEN_RECORDER_TOP_K} experts a token, not {top_k}.",
+        ),
+        Flag("expert-distribution-recorder-buffer-size", -1, "Keeps every pass, in order."),
+    )
+
+
+def captured_batches(largest: int) -> tuple[int, ...]:
+    """Decode batches to capture as CUDA graphs: the runtime's own steps up to ``largest``, and ``largest``.
+
+    Steps of _generate_cuda_graph_batch_sizes in server_args.py. They stop at the last step that is not above
+    the maximum, so a maximum of 5 captures 1, 2 and 4 and runs batches of 5 without a graph.
+    """
+    steps = (1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, largest + 1, 32))
+    return tuple(sorted({step for step in steps if step <= largest} | {largest}))
+
+
+def longest_context(config: Mapping[str, Any]) -> int | None:
+    """The longest context that the runtime accepts for a config.json, or None where it does not say.
+
+    The runtime reads the first of these keys; their least is never above it. A rope factor, which would
+    raise the limit, is not counted on.
+    """
+    text = unwrapped(config)
+    lengths = [text[key] for key in _CONTEXT_KEYS if isinstance(text.get(key), int) and text[key] > 0]
+    return min(lengths, default=None)
+
+
+def render_config(flags: Sequence[Flag]) -> str:
+    """The flags as the YAML file that ``python -m sglang.launch_server --config`` reads."""
+    lines = [
+        f"# Flags of {RUNTIME} that the placement depends on; README.md says what each one does.",
+        "# launch.sh adds the paths: model-path, kt-weight-path and init-expert-location in full.",
+    ]
+    return "\n".join([*lines, *(f"{flag.name}: {_scalar(flag.value)}" for flag in flags)]) + "\n"
+
+
+def _scalar(value: str | int | float | bool | tuple[int, ...]) -> str:
+    if isinstance(value, float):
+        # Nine decimals, never an exponent.
+        whole, _, decimals = f"{value:.9f}".partition(".")
+        return f"{whole}.{decimals.rstrip('0') or '0'}"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(str(item) for item in value) + "]"
+    # The document end marker that safe_dump adds to a bare scalar is not part of the value.
+    return yaml.safe_dump(value, allow_unicode=True, width=10**6).removesuffix("...\n").strip()

@@ -1,0 +1,124 @@
+"""README.md of an sglang-kt export: what the files are, what each flag does, how to check the server."""
+
+from collections.abc import Sequence
+
+from placer.export.kt_flags import COUNTS_FILE, LEFT_UNSET, Flag
+from placer.export.kt_selection import RUNTIME, KtLayout
+from placer.placement import PlacementDocument
+from placer.units import gib
+
+_WEIGHTS = {
+    "RAWINT4": "a checkpoint in compressed-tensors INT4 (symmetric, two values a byte)",
+    "AMXINT4": "experts converted with kt-kernel's convert_cpu_weights.py",
+    "AMXINT8": "experts converted with kt-kernel's convert_cpu_weights.py",
+    "LLAMAFILE": "a GGUF file or a folder of GGUF files",
+}
+
+
+def render_readme(
+    placement: PlacementDocument,
+    layout: KtLayout,
+    flags: Sequence[Flag],
+    notes: Sequence[str],
+    *,
+    record: bool,
+) -> str:
+    """The README as Markdown."""
+    model, kt = placement.model, placement.kt
+    subpools = 1 if kt is None else kt.subpools
+    hot = {layer: len(placement.hot.get(str(layer), ())) for layer in model.layers}
+    parts = [
+        f"# {model.name} on {RUNTIME}",
+        "",
+        f"{placement.hot_total:,} of {placement.total_experts:,} experts on the GPU and "
+        f"{placement.kv.tokens:,} KV tokens ({placement.kv.dtype}), within "
+        f"{gib(placement.hbm.budget_bytes_per_gpu)} of memory on each of {placement.tp} GPU(s). Checked "
+        f"against {RUNTIME}: its selection rule, applied to these files, gives exactly the plan.",
+        "",
+        "## Start",
+        "",
+        "    MODEL_PATH=/path/to/fp8-checkpoint KT_WEIGHT_PATH=/path/to/cpu-experts ./launch.sh",
+        "",
+        f"`MODEL_PATH` is a block-FP8 checkpoint directory. `KT_WEIGHT_PATH` holds all experts for "
+        f"{placement.cpu_method}: {_WEIGHTS[placement.cpu_method]}.",
+        *_sharding(placement.cpu_method, subpools),
+        f"Host memory needed: {gib(sum(placement.host.ledger.values()))}; the runtime keeps every expert "
+        "there, hot ones too. Further flags of `sglang.launch_server` (host, port, trust-remote-code, …) go "
+        "behind `./launch.sh`; a flag given there wins over config.yaml.",
+        *(_recording() if record else ()),
+        "",
+        "## Check",
+        "",
+        f"The log must say, for every MoE layer N, `KT GPU experts: layer N (MoE) has M GPU experts`, "
+        f"{sum(hot.values()):,} in all. Without such lines KT is off and every expert is loaded to the GPU. "
+        "N and M:",
+        "",
+        *_counts_table(hot),
+        "",
+        "## Files",
+        "",
+        "| file | what |",
+        "|---|---|",
+        f"| `{COUNTS_FILE}` | every expert's rank as `logical_count` [1, {layout.num_layers}, "
+        f"{layout.experts}]; dense layers -1 |",
+        "| `config.yaml` | the flags below, for `python -m sglang.launch_server --config` |",
+        "| `launch.sh` | checks files, checkpoint and runtime, then starts the server |",
+        *(("| `record.sh` | starts, stops and dumps the expert recorder |",) if record else ()),
+        "",
+        "Ranks are distinct: after an out-of-memory error a lower `--kt-gpu-experts-ratio` keeps the same "
+        "share of every layer's hot experts, hottest first, without a new file.",
+        "",
+        "## Flags",
+        "",
+        "| flag | value | what it does for the plan |",
+        "|---|---|---|",
+        *(f"| `--{flag.name}` | `{_cell(flag)}` | {flag.why} |" for flag in flags if flag.name not in _PATHS),
+        "",
+        "Left unset, and to be left so:",
+        "",
+        *(f"- `--{name}`: {why}" for name, why in LEFT_UNSET.items()),
+        "- `kt run` sets several of these; start with launch.sh instead",
+    ]
+    if notes:
+        parts += ["", "## Notes", "", *(f"- {note}" for note in notes)]
+    return "\n".join(parts) + "\n"
+
+
+_PATHS = ("model-path", "kt-weight-path")
+
+
+def _cell(flag: Flag) -> str:
+    if isinstance(flag.value, tuple):
+        return " ".join(str(item) for item in flag.value)
+    return f"{flag.value:.9f}" if flag.name == "kt-gpu-experts-ratio" else str(flag.value)
+
+
+def _sharding(cpu_method: str, subpools: int) -> tuple[str, ...]:
+    if not cpu_method.startswith("AMX"):
+        return ()
+    return (
+        f"These files are cut by CPU pool (tensor names hold `.numa.N.`): convert them for {subpools} "
+        "pool(s), as `--kt-threadpool-count` says.",
+    )
+
+
+def _recording() -> tuple[str, ...]:
+    return (
+        "",
+        "## Record",
+        "",
+        "    ./record.sh start",
+        "    # send the traffic to plan for",
+        "    ./record.sh dump",
+        "",
+        "The dumps in `records/` become a trace with `placer trace import`. Recording costs speed: measure "
+        "without it. `./launch.sh --enable-return-routed-experts` also lets requests ask for their own "
+        "experts, in text order and for any top-k.",
+    )
+
+
+def _counts_table(hot: dict[int, int]) -> list[str]:
+    """Hot experts per layer, eight layers a row."""
+    cells = [f"{layer}: {count}" for layer, count in hot.items()]
+    rows = [cells[start : start + 8] for start in range(0, len(cells), 8)]
+    return ["    " + "  ".join(f"{cell:>9}" for cell in row) for row in rows]

@@ -1,0 +1,213 @@
+"""Export to SGLang + KTransformers: files from which sglang-kt 0.7.2 selects exactly the plan."""
+
+import hashlib
+import io
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+from placer.export.folder import ExportFile, write_folder
+from placer.export.kt_flags import COUNTS_FILE, recording_flags, render_config, server_flags
+from placer.export.kt_launch import render_launch
+from placer.export.kt_ranking import cut_ratio, ranked_counts
+from placer.export.kt_readme import render_readme
+from placer.export.kt_record import RECORD_SCRIPT, check_recordable
+from placer.export.kt_selection import (
+    RUNTIME,
+    KtLayout,
+    kt_layout,
+    read_logical_count,
+    select_hot,
+    unwrapped,
+)
+from placer.export.result import ExportResult
+from placer.placement import PlacementDocument
+from placer.solvers.problem import Mask
+
+BLOCK = 128
+"""Rows and columns of an FP8 scale block; kt-kernel's INT4 kernels read out of bounds below it too."""
+
+
+def export_sglang_kt(
+    placement: PlacementDocument,
+    out_dir: Path,
+    *,
+    config: dict[str, Any],
+    model_path: str | None = None,
+    kt_weight_path: str | None = None,
+    record: bool = False,
+    mem_fraction_static: float | None = None,
+) -> ExportResult:
+    """Write ``init_expert_location.pt``, ``config.yaml``, ``launch.sh`` and ``README.md`` to ``out_dir``.
+
+    ``config`` is the model's config.json. ``mem_fraction_static`` takes the place of the placement's own.
+    With ``record``, the server starts with its expert recorder on, and ``record.sh`` drives it. Before
+    anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
+
+    Raises
+    ------
+    BadInputError
+        When the runtime cannot run the plan as it stands (CPU method, expert sizes, layers that it holds to
+        be dense, settings), or the folder cannot be written; nothing is written then.
+    """
+    layout = _checked_layout(placement, config)
+    counted = set(layout.moe_layers)
+    hot = {int(layer): ids for layer, ids in placement.hot.items()}
+    counts = ranked_counts(hot, placement.model.layers, layout)
+    ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)
+    if mem_fraction_static is None:
+        mem_fraction_static = placement.mem_fraction_static
+    if mem_fraction_static is None:
+        raise BadInputError(
+            "the placement does not say mem_fraction_static", "solve again with a profile of the GPU"
+        )
+    flags = server_flags(
+        placement,
+        config,
+        ratio=cut_ratio(ranked_hot, layout.total_experts),
+        mem_fraction_static=mem_fraction_static,
+        model_path=model_path,
+        kt_weight_path=kt_weight_path,
+    )
+    if record:
+        check_recordable(config)
+        flags += recording_flags(placement.model.top_k)
+    notes = _notes(placement, config, layout)
+    saved = _saved(counts)
+    launch = render_launch(
+        config,
+        counts_file=COUNTS_FILE,
+        counts_sha256=hashlib.sha256(saved).hexdigest(),
+        cpu_method=placement.cpu_method,
+        model_path=model_path,
+        kt_weight_path=kt_weight_path,
+        record=record,
+    )
+    readme = render_readme(placement, layout, flags, notes, record=record)
+    files = [
+        ExportFile(COUNTS_FILE, saved),
+        ExportFile("config.yaml", render_config(flags).encode()),
+        ExportFile("README.md", readme.encode()),
+        ExportFile("launch.sh", launch.encode(), executable=True),
+    ]
+    if record:
+        files.append(ExportFile("record.sh", RECORD_SCRIPT.encode(), executable=True))
+    write_folder(
+        out_dir,
+        files,
+        check=lambda staged: check_reads_back(staged, placement, config),
+        stale=() if record else ("record.sh",),
+    )
+    launch_line = " ".join(
+        [
+            *(() if model_path else ("MODEL_PATH=DIR",)),
+            *(() if kt_weight_path else ("KT_WEIGHT_PATH=PATH",)),
+            shlex.quote(os.path.join(".", out_dir, "launch.sh")),
+        ]
+    )
+    return ExportResult(RUNTIME, Path(out_dir), tuple(file.name for file in files), launch_line, notes)
+
+
+def check_reads_back(folder: Path, placement: PlacementDocument, config: Mapping[str, Any]) -> None:
+    """Raise BadInputError unless the runtime's rule, on the files in ``folder``, selects the plan exactly."""
+    layout = kt_layout(config)
+    flags = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    # The runtime's YAML reader hands values on as text.
+    ratio = float(str(flags["kt-gpu-experts-ratio"]))
+    selected = select_hot(read_logical_count(folder / COUNTS_FILE), layout, ratio)
+    wrong = _wrong_layers(selected[list(placement.model.layers)], placement)
+    if wrong:
+        layer, planned, found = wrong[0]
+        dense = (
+            ""
+            if layer in layout.moe_layers
+            else " (the runtime holds it to be dense and puts all of it there)"
+        )
+        raise BadInputError(
+            f"{RUNTIME} would not run this plan: layer {layer} would have {found} experts on the GPU, not "
+            f"{planned}{dense}; {len(wrong)} layer(s) differ",
+            "the runtime's layer rule does not fit this model: report it, or plan those layers all hot",
+        )
+
+
+def _wrong_layers(selected: Mask, placement: PlacementDocument) -> list[tuple[int, int, int]]:
+    planned = placement.hot_mask()
+    return [
+        (layer, int(planned[row].sum()), int(selected[row].sum()))
+        for row, layer in enumerate(placement.model.layers)
+        if not np.array_equal(selected[row], planned[row])
+    ]
+
+
+def _checked_layout(placement: PlacementDocument, config: dict[str, Any]) -> KtLayout:
+    if placement.cpu_method == "torch":
+        raise BadInputError(
+            f"the plan was timed with torch's CPU kernel, which {RUNTIME} does not run",
+            "profile again with --cpu-kernel kt and solve with that profile",
+        )
+    layout = kt_layout(config)
+    model, text = placement.model, unwrapped(config)
+    if model.experts != layout.experts or model.layers[-1] >= layout.num_layers:
+        raise BadInputError(
+            f"config.json has {layout.num_layers} layers of {layout.experts} experts; the placement was made "
+            f"for {model.experts} experts in layers up to {model.layers[-1]}",
+            "give the config.json of the model that was planned for",
+        )
+    if str(text.get("model_type", "")).startswith("glm5_next"):
+        raise BadInputError(
+            f"{RUNTIME} runs GLM-5-Next with --kt-method FP8 only, not {placement.cpu_method}",
+            "no CPU method of placer runs this model",
+        )
+    for name, width in (("hidden_size", text.get("hidden_size")), expert_width(text)):
+        if not isinstance(width, int) or width < 1 or width % BLOCK:
+            raise BadInputError(
+                f"config.json: {name} is {width!r}, which {BLOCK} does not divide",
+                "the runtime's FP8 and INT4 expert kernels cannot run this model",
+            )
+    return layout
+
+
+def expert_width(text: Mapping[str, Any]) -> tuple[str, Any]:
+    """The field that holds the intermediate width of one routed expert, and its value."""
+    name = "moe_intermediate_size"
+    if text.get(name) is None:
+        name = "intermediate_size"
+    return name, text.get(name)
+
+
+def _notes(placement: PlacementDocument, config: Mapping[str, Any], layout: KtLayout) -> tuple[str, ...]:
+    model, notes = placement.model, []
+    phantom = sorted(set(layout.moe_layers) - set(model.layers))
+    if phantom:
+        notes.append(
+            f"the runtime counts {len(layout.moe_layers)} MoE layers, the model has {len(model.layers)}: the "
+            f"ratio is of the runtime's {layout.total_experts:,} experts, and the {len(phantom)} layer(s) "
+            "that are dense in truth are ranked below every expert"
+        )
+    quantization = config.get("quantization_config") or unwrapped(config).get("quantization_config") or {}
+    if quantization.get("quant_method") != "fp8" or not quantization.get("weight_block_size"):
+        notes.append(
+            "the config.json that was planned for is not of a block-FP8 checkpoint: start with the FP8 "
+            "checkpoint of the same model (launch.sh refuses any other)"
+        )
+    if any(not placement.hot.get(str(layer)) for layer in model.layers):
+        notes.append(
+            "some layers have no expert on the GPU: fine with block-FP8 weights, but Marlin-packed ones fail "
+            "to load"
+        )
+    return tuple(notes)
+
+
+def _saved(counts: NDArray[np.int64]) -> bytes:
+    """The expert-location file: a dict with ``logical_count`` int32 [1, num_layers, E]."""
+    buffer = io.BytesIO()
+    torch.save({"logical_count": torch.from_numpy(counts.astype(np.int32))[None]}, buffer)
+    return buffer.getvalue()

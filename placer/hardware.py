@@ -1,0 +1,42 @@
+"""This machine as `placer hardware` states it: CPU, memory bandwidth, GPUs, and which kernels run here."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from placer.kernels.backends import CPU_BACKENDS, GPU_BACKENDS
+from placer.kernels.expert_shape import ExpertShape
+from placer.profiler.timing.machine import read_bandwidth_bytes_per_s, this_machine
+
+_PROBE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=128, top_k=8)
+"""Shapes that every backend accepts: a refusal of them is about the machine."""
+
+
+def hardware_document() -> dict[str, Any]:
+    """The `hardware --json` document; bandwidths are measured when it is called."""
+    machine = this_machine()
+    cache = machine.last_level_cache_bytes
+    cores = machine.usable_cores
+    return {
+        "cpu": {**asdict(machine), "isa": list(machine.isa), "provenance": "reported by the operating system"},
+        "memory_bandwidth_bytes_per_s": {
+            "1_thread": int(read_bandwidth_bytes_per_s(1, cache)),
+            "all_threads": int(read_bandwidth_bytes_per_s(cores, cache)),
+            "provenance": "measured",
+        },
+        "gpus": [
+            {
+                "name": torch.cuda.get_device_name(index),
+                "usable_bytes": int(torch.cuda.get_device_properties(index).total_memory),
+                "provenance": "reported by CUDA",
+            }
+            for index in range(torch.cuda.device_count())
+        ],
+        "kernels": [
+            {"name": backend.name, "method": backend.method, "side": side, "problem": None if why is None else str(why)}
+            for side, backends in (("cpu", CPU_BACKENDS), ("gpu", GPU_BACKENDS))
+            for backend in backends
+            for why in [backend.problem(_PROBE, 1)]
+        ],
+    }

@@ -1,0 +1,177 @@
+"""config.json as checked values: a missing, mistyped or absurd field raises an error that names it."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from placer.document import read_document
+from placer.errors import BadInputError
+
+MAX_CONFIG_BYTES = 16 * 2**20
+"""The largest real config.json is a few hundred kilobytes (long lists of unquantised modules)."""
+MAX_LAYERS = 4096
+MAX_EXPERTS = 65535
+"""Trace files hold expert ids as uint16 and use 65535 for padding."""
+MAX_WIDTH = 2**24
+MAX_VOCABULARY = 2**26
+MAX_TOKENS = 2**40
+
+
+class Config:
+    """The fields of one config.json that describe its language model.
+
+    Every accessor remembers which fields it was asked for, so that `unread` can tell which fields of a
+    model nobody interpreted.
+
+    Attributes
+    ----------
+    path
+        File that was read.
+    sha256
+        Of the file's bytes, in hexadecimal.
+    nested
+        Whether the language model's fields were under ``text_config``.
+    fields
+        The language model's fields.
+    """
+
+    def __init__(self, path: Path, sha256: str, document: Mapping[str, Any]) -> None:
+        self.path = path
+        self.sha256 = sha256
+        text = document.get("text_config")
+        self.nested = isinstance(text, dict) and "num_hidden_layers" not in document
+        self.fields: Mapping[str, Any] = text if self.nested and isinstance(text, dict) else document
+        self._document = document
+        self._read: set[str] = set()
+
+    @property
+    def architecture(self) -> str | None:
+        """First entry of ``architectures`` of the whole model, where given."""
+        names = self._document.get("architectures")
+        if names is None:
+            return None
+        if not isinstance(names, list) or not names or not isinstance(names[0], str):
+            raise self.error("architectures", names, "a list that starts with a name")
+        return names[0]
+
+    @property
+    def quantization(self) -> Mapping[str, Any] | None:
+        """``quantization_config`` of the language model or of the whole model, where given."""
+        for fields in (self.fields, self._document):
+            section = fields.get("quantization_config")
+            if section is None:
+                continue
+            if not isinstance(section, dict):
+                raise self.error("quantization_config", section, "an object")
+            return section
+        return None
+
+    def has(self, name: str) -> bool:
+        """Whether ``name`` is present and not null."""
+        self._read.add(name)
+        return self.fields.get(name) is not None
+
+    def count(self, *names: str, least: int = 1, most: int = MAX_WIDTH, default: int | None = None) -> int:
+        """The whole number under the first of ``names`` that is present; all that are present must agree.
+
+        Raises
+        ------
+        BadInputError
+            When none is present and there is no default, or a value is not a whole number in range.
+        """
+        found: dict[str, int] = {}
+        for name in names:
+            if not self.has(name):
+                continue
+            value = self.fields[name]
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise self.error(name, value, f"a whole number from {least} to {most:,}")
+            found[name] = value
+        if not found:
+            if default is not None:
+                return default
+            raise BadInputError(
+                f"{self.path} lacks {' or '.join(names)}",
+                "give the config.json that came with the checkpoint",
+            )
+        if len(set(found.values())) > 1:
+            raise BadInputError(
+                f"{self.path}: {' and '.join(f'{name} {value}' for name, value in found.items())} disagree",
+                "give the config.json that came with the checkpoint",
+            )
+        return next(iter(found.values()))
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """The truth value under ``name``; raises BadInputError when it is something else."""
+        if not self.has(name):
+            return default
+        value = self.fields[name]
+        if not isinstance(value, bool):
+            raise self.error(name, value, "true or false")
+        return value
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        """The string under ``name``; raises BadInputError when it is missing (no default) or not a string."""
+        if not self.has(name):
+            if default is not None:
+                return default
+            raise BadInputError(
+                f"{self.path} lacks {name}", "give the config.json that came with the checkpoint"
+            )
+        value = self.fields[name]
+        if not isinstance(value, str):
+            raise self.error(name, value, "a string")
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        """The list under ``name``, empty when absent; raises BadInputError when it is not a list."""
+        if not self.has(name):
+            return []
+        value = self.fields[name]
+        if not isinstance(value, list):
+            raise self.error(name, value, "a list")
+        return value
+
+    def ignore(self, names: tuple[str, ...]) -> None:
+        """Mark ``names`` as understood to change no size."""
+        self._read.update(names)
+
+    def unread(self, names: tuple[str, ...]) -> list[str]:
+        """Those of ``names`` that hold something and that nobody asked for."""
+        return [name for name in names if self.fields.get(name) and name not in self._read]
+
+    def error(self, name: str, value: object, expected: str) -> BadInputError:
+        """The error for field ``name`` that holds ``value``."""
+        return BadInputError(
+            f"{self.path}: {name} is {_brief(value)}, expected {expected}",
+            "give the config.json that came with the checkpoint",
+        )
+
+
+def read_config(path: Path) -> Config:
+    """Read the config.json at ``path``.
+
+    Raises
+    ------
+    BadInputError
+        When the file is missing, not a regular file, too large, or not a JSON object.
+    """
+    try:
+        if not path.is_file():
+            raise BadInputError(
+                f"there is no config.json at {path}", "give a checkpoint directory, or the config.json itself"
+            )
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise BadInputError(
+                f"{path} is larger than {MAX_CONFIG_BYTES:,} bytes", "give a model's config.json"
+            )
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
+    return Config(path, digest, read_document(path, what="model config"))
+
+
+def _brief(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,110 @@
+"""The module-name lists of a quantization_config: which modules an entry means."""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from placer.errors import BadInputError
+
+_MAX_ALTERNATIVES = 64
+_MAX_WILDCARDS = 16
+_MAX_PATTERN = 512
+_MAX_EXPRESSIONS = 512
+_UNIT = re.compile(r"\.\*|\\d\+|\\\.|\.|[A-Za-z0-9_\-]+|\([A-Za-z0-9_\-|]+\)")
+_GLOB = {".*": "*", r"\d+": "*", r"\.": ".", ".": "?"}
+
+
+@dataclass(frozen=True)
+class ModulePatterns:
+    """A list of module names, in the three spellings that checkpoints use.
+
+    A plain entry names a module by any run of whole dotted parts (``lm_head``, ``mlp.gate``), and everything
+    below it. ``*`` in such an entry stands for anything. ``re:…`` is a regular expression matched from the
+    start of the name (compressed-tensors).
+
+    Attributes
+    ----------
+    names
+        Entries without wildcards.
+    expressions
+        The others.
+    """
+
+    names: frozenset[str] = frozenset()
+    expressions: tuple[re.Pattern[str], ...] = ()
+
+    def match(self, module: str) -> bool:
+        """Whether an entry means ``module`` (``model.layers.3.mlp.gate``)."""
+        if self.names:
+            parts = module.split(".")
+            runs = (
+                ".".join(parts[first:end])
+                for first in range(len(parts))
+                for end in range(first + 1, len(parts) + 1)
+            )
+            if not self.names.isdisjoint(runs):
+                return True
+        return any(
+            expression.match(name) is not None
+            for expression in self.expressions
+            for name in (module, f"language_model.{module}")
+        )
+
+
+def module_patterns(entries: Iterable[str]) -> ModulePatterns:
+    """Compile ``entries``.
+
+    Raises
+    ------
+    BadInputError
+        When a ``re:`` entry uses more than names, ``.``, ``.*``, ``\\d+`` and ``(a|b)``. Anything else is not
+        translated to a pattern that is sure to end, and matching foreign regular expressions may never end.
+    """
+    names: set[str] = set()
+    expressions: list[re.Pattern[str]] = []
+    for entry in entries:
+        if entry.startswith("re:"):
+            expressions += [_compile(glob, entry) for glob in _globs(entry)]
+        elif "*" in entry:
+            expressions += [_compile(glob, entry) for glob in (entry, f"{entry}.*")]
+        else:
+            names.add(entry.removeprefix("language_model."))
+        if len(expressions) > _MAX_EXPRESSIONS:
+            raise _unusable(entry, f"is one of more than {_MAX_EXPRESSIONS} with wildcards")
+    return ModulePatterns(frozenset(names), tuple(expressions))
+
+
+def _compile(glob: str, entry: str) -> re.Pattern[str]:
+    if glob.count("*") > _MAX_WILDCARDS or len(glob) > _MAX_PATTERN:
+        raise _unusable(entry, "is too long or has too many wildcards")
+    # fnmatch's translation never backtracks across a *, so it ends in time linear in the name per wildcard.
+    return re.compile(fnmatch.translate(glob))
+
+
+def _globs(entry: str) -> tuple[str, ...]:
+    pattern = entry.removeprefix("re:").removeprefix("^")
+    body = pattern.removesuffix("$")
+    if len(body) > _MAX_PATTERN:
+        raise _unusable(entry, "is too long")
+    units = _UNIT.findall(body)
+    if "".join(units) != body:
+        raise _unusable(entry, r"uses more than names, '.', '.*', '\d+' and (a|b)")
+    choices: list[Sequence[str]] = [
+        unit[1:-1].split("|") if unit.startswith("(") else (_GLOB.get(unit, unit),) for unit in units
+    ]
+    spelled = 1
+    for choice in choices:
+        spelled *= len(choice)
+    if spelled > _MAX_ALTERNATIVES:
+        raise _unusable(entry, f"has more than {_MAX_ALTERNATIVES} alternatives")
+    tail = "" if pattern.endswith("$") else "*"
+    return tuple("".join(parts) + tail for parts in product(*choices))
+
+
+def _unusable(entry: str, reason: str) -> BadInputError:
+    return BadInputError(
+        f"quantization_config: the module pattern {entry[:80]!r} {reason}",
+        "name the modules plainly in config.json",
+    )

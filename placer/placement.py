@@ -1,0 +1,241 @@
+"""placement.json: the decision with every figure it rests on (schema placer.placement/1)."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from placer.document import read_document
+from placer.errors import BadInputError
+from placer.output import write_text
+from placer.placement_sections import (
+    CpuMethod,
+    Figures,
+    HbmSection,
+    HeldoutSection,
+    HostSection,
+    KtSection,
+    KvSection,
+    PlacedModel,
+    PlannedWorkload,
+    PredictedSection,
+    Section,
+    SolverSection,
+    TraceSection,
+)
+
+if TYPE_CHECKING:
+    from placer.model.spec import ModelSpec
+
+SCHEMA = "placer.placement/1"
+_SCHEMA = re.compile(r"^placer\.placement/(\d+)(\.\d+)?$")
+
+
+class PlacementDocument(Section):
+    """The whole of placement.json.
+
+    ``hot`` maps a layer index (as text) to its hot expert ids, hottest first; a layer that is not named has
+    none. Numbers are finite, or null with a reason in ``null_reasons`` under their path, such as
+    "predicted.ttft_ms.p95".
+    """
+
+    model_config = ConfigDict(title="placer.placement/1", populate_by_name=True)
+
+    schema_id: str = Field(alias="schema", pattern=r"^placer\.placement/1(\.[0-9]+)?$")
+    placer_version: str
+    created: str
+    model: PlacedModel
+    hardware: dict[str, Any]
+    workload: PlannedWorkload
+    tp: int = Field(ge=1)
+    hbm: HbmSection
+    host: HostSection
+    kv: KvSection
+    cpu_method: CpuMethod
+    hot: dict[str, tuple[int, ...]]
+    hot_total: int = Field(ge=0)
+    predicted: PredictedSection
+    baselines: dict[str, Figures]
+    heldout: HeldoutSection
+    solver: SolverSection
+    mem_fraction_static: float | None = Field(default=None, gt=0)
+    kt: KtSection | None = None
+    profile_sha256: str | None = None
+    trace: TraceSection | None = None
+    notes: tuple[str, ...] = ()
+    null_reasons: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self._check_hot()
+        self._check_layer_times("predicted", self.predicted)
+        for name, figures in self.baselines.items():
+            self._check_layer_times(f"baselines.{name}", figures)
+        if "provenance" not in self.hardware:
+            for name, entry in self.hardware.items():
+                if isinstance(entry, Mapping) and not entry.get("provenance"):
+                    raise ValueError(f"hardware.{name}: says no provenance")
+        if self.model.top_k > self.model.experts:
+            raise ValueError(f"model.top_k: {self.model.top_k} is more than the {self.model.experts} experts")
+        return self
+
+    def _check_hot(self) -> None:
+        layers, experts = {str(layer) for layer in self.model.layers}, self.model.experts
+        for layer, ids in self.hot.items():
+            if layer not in layers:
+                raise ValueError(f"hot.{layer}: is not one of model.layers")
+            if out := [expert for expert in ids if not 0 <= expert < experts]:
+                raise ValueError(f"hot.{layer}: expert {out[0]} is not in 0 to {experts - 1}")
+            if len(set(ids)) != len(ids):
+                raise ValueError(f"hot.{layer}: names an expert twice")
+        named = sum(len(ids) for ids in self.hot.values())
+        if named != self.hot_total:
+            raise ValueError(f"hot_total: is {self.hot_total:,}, but hot names {named:,} experts")
+
+    def _check_layer_times(self, path: str, figures: Figures) -> None:
+        times = figures.per_layer_ms
+        if times is None:
+            return
+        if len(times) != len(self.model.layers):
+            raise ValueError(
+                f"{path}.per_layer_ms: has {len(times)} entries for {len(self.model.layers)} MoE layers"
+            )
+        if min(times) < 0:
+            raise ValueError(f"{path}.per_layer_ms: a time is negative")
+
+    @property
+    def total_experts(self) -> int:
+        """Routed experts over all MoE layers."""
+        return len(self.model.layers) * self.model.experts
+
+    def hot_mask(self) -> NDArray[np.bool_]:
+        """Hot experts: bool [L, E], rows in the order of ``model.layers``."""
+        mask = np.zeros((len(self.model.layers), self.model.experts), dtype=np.bool_)
+        for row, layer in enumerate(self.model.layers):
+            mask[row, list(self.hot.get(str(layer), ()))] = True
+        return mask
+
+    def check_model(self, model: "ModelSpec") -> None:
+        """Raise BadInputError unless this placement was made for a model of this shape."""
+        made_for = (self.model.layers, self.model.experts, self.model.top_k)
+        found = (tuple(model.moe_layers), model.experts, model.top_k)
+        if made_for != found:
+            raise BadInputError(
+                f"the placement was made for {self.model.name} ({_shape(*made_for)}), "
+                f"not for {model.name} ({_shape(*found)})",
+                "give the checkpoint the placement was solved for",
+            )
+
+
+def _shape(layers: tuple[int, ...], experts: int, top_k: int) -> str:
+    return f"{len(layers)} MoE layers from {layers[0]} to {layers[-1]}, {experts} experts, top-{top_k}"
+
+
+def read_placement(path: Path) -> PlacementDocument:
+    """The placement in the file at ``path``.
+
+    Raises
+    ------
+    BadInputError
+        When the file is unreadable or not JSON, of an unknown major version, or invalid; names the field.
+    """
+    document = read_document(path, what="placement")
+    schema = document.get("schema")
+    match = _SCHEMA.match(schema) if isinstance(schema, str) else None
+    if match is None:
+        raise BadInputError(
+            f"placement {path}: field schema is {schema!r}, not {SCHEMA!r}",
+            "give a file that placer solve wrote",
+        )
+    if match.group(1) != SCHEMA.rpartition("/")[2]:
+        raise BadInputError(
+            f"placement {path}: field schema is {schema!r}; this version of placer reads {SCHEMA!r}",
+            "install the placer that wrote it, or solve again",
+        )
+    try:
+        # JSON mode is strict (no "3" for 3, no 1 for true) and still takes arrays as tuples.
+        return PlacementDocument.model_validate_json(json.dumps(document), strict=True)
+    except ValidationError as error:
+        raise BadInputError(
+            f"placement {path}: {_first_fault(error)}",
+            "correct the field, or write the file again with placer solve",
+        ) from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The first invalid field and how many more there are, on one line."""
+    first, *rest = error.errors(include_url=False)
+    message = first["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"])
+    # A check across fields names its own field in full.
+    named = message if first["type"] == "value_error" and ": " in message else f"{field}: {message}"
+    return f"field {named}" + (f" (and {len(rest)} more)" if rest else "")
+
+
+def write_placement(document: PlacementDocument, path: Path) -> None:
+    """Write ``document`` to ``path``, whole or not at all.
+
+    Raises
+    ------
+    BadInputError
+        When a number is null without a reason or not finite, or the file cannot be written.
+    """
+    write_text(path, render_placement(document))
+
+
+def render_placement(document: PlacementDocument) -> str:
+    """``document`` as JSON text: keys in the order of the schema, lists of numbers on one line.
+
+    Raises
+    ------
+    BadInputError
+        When a null has no entry in ``null_reasons`` at its path or above it, or a number is not finite.
+    """
+    plain = document.model_dump(mode="json", by_alias=True)
+    for path in _nulls(plain, ""):
+        # A config.json that the document carries keeps the nulls of its checkpoint.
+        if not path.startswith("model.config.") and not _has_reason(path, document.null_reasons):
+            raise BadInputError(f"placement: {path} is null without a reason", f"add null_reasons[{path!r}]")
+    try:
+        return _indented(plain, "") + "\n"
+    except ValueError:
+        raise BadInputError("placement: a number is not finite", "state it as null with a reason") from None
+
+
+def _nulls(value: Any, path: str) -> Iterator[str]:
+    if value is None:
+        yield path
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _nulls(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _nulls(inner, f"{path}.{index}")
+
+
+def _has_reason(path: str, reasons: Mapping[str, str]) -> bool:
+    return any(
+        reason and (path == above or path.startswith(above + ".")) for above, reason in reasons.items()
+    )
+
+
+def _indented(value: Any, indent: str) -> str:
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        lines = (f"{inner}{json.dumps(key)}: {_indented(item, inner)}" for key, item in value.items())
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + _indented(item, inner) for item in value) + f"\n{indent}]"
+    return json.dumps(value, allow_nan=False)
+
+
+def placement_schema() -> str:
+    """The JSON Schema of a placement, as shipped in ``placement.schema.json``."""
+    schema = PlacementDocument.model_json_schema(by_alias=True)
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,171 @@
+"""The sections of placement.json, each with the checks that it can make by itself."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+CpuMethod = Literal["RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch"]
+"""How the CPU kernel keeps and multiplies cold experts; what ``--kt-method`` names, or torch's own kernel."""
+
+
+class Section(BaseModel):
+    """A part of the document. Unknown keys are kept: a later minor version survives a round trip."""
+
+    model_config = ConfigDict(
+        extra="allow", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants", validate_default=True
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out optional fields that were never given; a null that was given stays."""
+        absent = {
+            field.alias or name
+            for name, field in type(self).model_fields.items()
+            if name not in self.model_fields_set and getattr(self, name) is None
+        }
+        return {key: value for key, value in write(self).items() if key not in absent}
+
+
+class PlacedModel(Section):
+    """The model that was placed; ``layers`` are the checkpoint indices of its MoE layers."""
+
+    name: str
+    architecture: str
+    config_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    layers: tuple[int, ...] = Field(min_length=1)
+    experts: int = Field(ge=1, le=65_534)
+    top_k: int = Field(ge=1)
+
+    @field_validator("layers")
+    @classmethod
+    def _ascending(cls, layers: tuple[int, ...]) -> tuple[int, ...]:
+        if layers[0] < 0 or any(after <= before for before, after in pairwise(layers)):
+            raise ValueError("layer indices are not ascending from 0 or more")
+        return layers
+
+
+class Targets(Section):
+    """Latency targets on the 95th percentile over requests, in milliseconds; null is no target."""
+
+    tpot_ms: float | None = Field(default=None, gt=0)
+    ttft_ms: float | None = Field(default=None, gt=0)
+
+
+class PlannedWorkload(Section):
+    """The traffic that was planned for."""
+
+    prompt_tokens: int = Field(ge=1)
+    output_tokens: int = Field(ge=1)
+    concurrency: int = Field(ge=1)
+    slo: Targets = Targets()
+
+
+class HbmSection(Section):
+    """Bytes of one GPU by purpose; the lines sum to the budget exactly, ``unused`` included."""
+
+    budget_bytes_per_gpu: int = Field(gt=0)
+    ledger: dict[str, int]
+
+    @model_validator(mode="after")
+    def _closed(self) -> Self:
+        _check_lines("hbm.ledger", self.ledger)
+        total = sum(self.ledger.values())
+        if total != self.budget_bytes_per_gpu:
+            budget = self.budget_bytes_per_gpu
+            raise ValueError(f"hbm.ledger: lines sum to {total:,} bytes, budget_bytes_per_gpu is {budget:,}")
+        return self
+
+
+class HostSection(Section):
+    """Bytes of host memory by purpose."""
+
+    ledger: dict[str, int]
+
+    @model_validator(mode="after")
+    def _not_negative(self) -> Self:
+        _check_lines("host.ledger", self.ledger)
+        return self
+
+
+class KvSection(Section):
+    """The KV pool and the server settings decided with it; ``tokens`` is the pool's capacity."""
+
+    dtype: Literal["bf16", "fp8"]
+    bytes_per_token_per_gpu: int = Field(ge=0)
+    tokens: int = Field(ge=1)
+    max_running_requests: int = Field(ge=1)
+    chunked_prefill_size: int = Field(ge=1)
+    cuda_graph_max_bs: int = Field(ge=1)
+
+
+class Spread(Section):
+    """A latency over requests, in milliseconds."""
+
+    mean: float | None = Field(default=None, ge=0)
+    p95: float | None = Field(default=None, ge=0)
+
+
+class Figures(Section):
+    """Predicted figures of one placement; ``per_layer_ms`` follows ``model.layers``."""
+
+    decode_step_ms: float = Field(ge=0)
+    tpot_ms: Spread
+    ttft_ms: Spread
+    output_tokens_per_s: float = Field(ge=0)
+    cold_share: float = Field(ge=0, le=1)
+    per_layer_ms: tuple[float, ...] | None = None
+
+
+class PredictedSection(Figures):
+    """The plan's own figures, and in ``provenance`` where each part of them comes from."""
+
+    provenance: dict[str, str]
+
+
+class HeldoutSection(Section):
+    """How the plan does on requests it was not made from; ``chosen`` is "plan" or the baseline returned."""
+
+    coverage: float | None = Field(ge=0, le=1)
+    uniform_null: float | None = Field(ge=0, le=1)
+    verdict: str
+    chosen: str = "plan"
+
+
+class SolverSection(Section):
+    """How the plan was found and what is proven; ``gap`` is on the part that a placement can change."""
+
+    name: str
+    status: str
+    objective_us: float | None
+    bound_us: float | None
+    gap: float | None = Field(ge=0)
+    seconds: float = Field(ge=0)
+
+
+class KtSection(Section):
+    """Threads of kt-kernel's CPU pool and its subpools (one per NUMA node), as profiled."""
+
+    threads: int = Field(ge=1)
+    subpools: int = Field(ge=1)
+
+
+class TraceSection(Section):
+    """The trace that was planned from."""
+
+    source: str
+
+
+def _check_lines(path: str, ledger: Mapping[str, int]) -> None:
+    for name, size in ledger.items():
+        if size < 0:
+            raise ValueError(f"{path}.{name}: {size:,} bytes is negative")

@@ -1,0 +1,206 @@
+"""From a solve to the placement document: every figure with its origin."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from placer import __version__
+from placer.errors import InfeasibleError
+from placer.hbm import hbm_ledger, mem_fraction_static
+from placer.host import HostLedger, host_ledger
+from placer.model.spec import ModelSpec
+from placer.placement import PlacementDocument
+from placer.prediction import Prediction
+from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.trace import Trace
+from placer.solve import Solved, SolveRequest, solve
+from placer.units import gib
+from placer.untraced import solve_untraced
+from placer.verdict import placement_verdict
+
+SCHEMA = "placer.placement/1"
+MOE_ORIGIN = "cost model of the profile on replayed steps of requests that were not solved on"
+
+
+def plan(
+    model: ModelSpec,
+    trace: Trace | None,
+    profile: Profile,
+    request: SolveRequest,
+    *,
+    host_memory_bytes: int | None = None,
+    progress: Callable[[str, float], None] = lambda _text, _share: None,
+) -> PlacementDocument:
+    """Solve and state the answer as a placement document (`placer solve`).
+
+    ``trace`` None plans under uniform routing. ``host_memory_bytes`` replaces the profiled machine's RAM.
+
+    Raises
+    ------
+    BadInputError
+        When trace or profile belong to another model, or the budget exceeds the profiled GPU.
+    InfeasibleError
+        When nothing fits the HBM budget or host memory, or no level meets the latency targets.
+    """
+    check_profile_matches(profile, model, tp=request.tp)
+    if trace is None:
+        solved = solve_untraced(model, profile.cost_model(), request)
+    else:
+        check_trace_matches(
+            trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
+        )
+        solved = solve(model, trace, profile.cost_model(), request, progress)
+    chunk = solved.level.settings.chunk_tokens
+    host = host_ledger(
+        model, cpu_method=profile.cpu.method, chunk_tokens=chunk, numa_nodes=profile.cpu.numa_nodes
+    )
+    memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
+    _check_host(host, memory)
+    return placement_document(model, trace, profile, request, solved, host)
+
+
+def _check_host(host: HostLedger, memory_bytes: int | None) -> None:
+    if memory_bytes is not None and host.total_bytes > memory_bytes:
+        line = max(host.lines, key=lambda name: host.lines[name])
+        raise InfeasibleError(
+            f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
+            f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
+            f"plan for a server with at least {gib(host.total_bytes)} (--host-memory SIZE)",
+        )
+
+
+def placement_document(
+    model: ModelSpec,
+    trace: Trace | None,
+    profile: Profile,
+    request: SolveRequest,
+    solved: Solved,
+    host: HostLedger,
+) -> PlacementDocument:
+    """The document of DESIGN's contract ``placer.placement/1`` for a solve."""
+    tp, settings, workload = request.tp, solved.level.settings, request.workload
+    hot_total = int(solved.hot.sum())
+    ledger = hbm_ledger(
+        model, tp=tp, budget_bytes=request.budget_bytes, settings=settings, hot_experts=hot_total
+    )
+    null_reasons: dict[str, str] = {}
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "placer_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "model": {
+            "name": model.name,
+            "architecture": model.architecture,
+            "config_sha256": model.config_sha256,
+            "layers": list(model.moe_layers),
+            "experts": model.experts,
+            "top_k": model.top_k,
+            "config": model.config,
+        },
+        "hardware": profile.hardware(),
+        "workload": {
+            "prompt_tokens": workload.prompt_tokens,
+            "output_tokens": workload.output_tokens,
+            "concurrency": workload.concurrency,
+            "slo": {"tpot_ms": workload.slo_tpot_ms, "ttft_ms": workload.slo_ttft_ms},
+        },
+        "tp": tp,
+        "hbm": {"budget_bytes_per_gpu": request.budget_bytes, "ledger": ledger.lines},
+        "host": {"ledger": host.lines},
+        "kv": {
+            "dtype": settings.kv_dtype,
+            "bytes_per_token_per_gpu": model.kv_bytes_per_token_per_gpu(tp, settings.kv_dtype),
+            "tokens": settings.kv_tokens,
+            "max_running_requests": settings.max_running_requests,
+            "chunked_prefill_size": settings.chunk_tokens,
+            "cuda_graph_max_bs": settings.max_running_requests,
+        },
+        "cpu_method": profile.cpu.method,
+        "hot": {
+            str(layer): _hottest_first(solved.hot[row], solved.priority[row])
+            for row, layer in enumerate(model.moe_layers)
+        },
+        "hot_total": hot_total,
+        "predicted": {
+            **_figures(solved.prediction, "predicted", null_reasons),
+            "provenance": _prediction_origin(trace, profile, solved),
+        },
+        "baselines": {
+            name: _figures(figures, f"baselines.{name}", null_reasons)
+            for name, figures in solved.baselines.items()
+        },
+        "heldout": {
+            "coverage": solved.coverage,
+            "uniform_null": solved.uniform_null,
+            "verdict": placement_verdict(solved),
+            "chosen": solved.chosen,
+        },
+        "solver": {
+            "name": solved.solver,
+            "status": solved.status,
+            "objective_us": solved.objective_us,
+            "bound_us": solved.bound_us,
+            "gap": solved.gap,
+            "seconds": round(solved.seconds, 3),
+            "levels": {"solved": solved.levels_solved, "total": solved.levels_total},
+        },
+        "mem_fraction_static": mem_fraction_static(ledger, tp=tp, device_bytes=profile.gpu.usable_bytes),
+        "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
+        "profile_sha256": profile.sha256,
+        "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
+        "notes": list(solved.notes),
+    }
+    for path, value in (
+        ("workload.slo.tpot_ms", workload.slo_tpot_ms),
+        ("workload.slo.ttft_ms", workload.slo_ttft_ms),
+    ):
+        if value is None:
+            null_reasons[path] = "no target was given"
+    if trace is None:
+        null_reasons["trace"] = "planned before any trace exists"
+        null_reasons["heldout.coverage"] = "no trace to hold out requests from"
+        for field in ("bound_us", "gap"):
+            null_reasons[f"solver.{field}"] = "uniform routing leaves nothing to optimise but the count per layer"
+    document["null_reasons"] = null_reasons
+    return PlacementDocument.model_validate(document)
+
+
+def _hottest_first(hot: np.ndarray[Any, Any], priority: np.ndarray[Any, Any]) -> list[int]:
+    """Hot expert ids by falling priority, ids breaking ties: int list from bool [E] and float [E]."""
+    order = np.lexsort((np.arange(hot.size), -priority))
+    return [int(expert) for expert in order if hot[expert]]
+
+
+def _figures(figures: Prediction, path: str, null_reasons: dict[str, str]) -> dict[str, Any]:
+    if figures.ttft_ms_p95 is None:
+        null_reasons[f"{path}.ttft_ms.mean"] = null_reasons[f"{path}.ttft_ms.p95"] = "prefill was not replayed"
+    plain = asdict(figures)
+    return {
+        "decode_step_ms": plain["decode_step_ms"],
+        "tpot_ms": {"mean": plain["tpot_ms_mean"], "p95": plain["tpot_ms_p95"]},
+        "ttft_ms": {"mean": plain["ttft_ms_mean"], "p95": plain["ttft_ms_p95"]},
+        "output_tokens_per_s": plain["output_tokens_per_s"],
+        "cold_share": plain["cold_share"],
+        "per_layer_ms": list(plain["per_layer_ms"]),
+        "moe_step_us": plain["moe_step_us"],
+    }
+
+
+def _prediction_origin(trace: Trace | None, profile: Profile, solved: Solved) -> dict[str, str]:
+    """Where each part of the prediction comes from."""
+    extrapolated = (
+        f"; extrapolated beyond the measured rows per expert in {solved.extrapolated_share:.0%} of decode steps"
+        if solved.extrapolated_share
+        else ""
+    )
+    return {
+        "cold": f"fitted to kernels measured on {profile.cpu.machine.cpu} ({profile.cpu.method}){extrapolated}",
+        "hot": profile.gpu.provenance_text,
+        "base": profile.gpu.base_provenance_text,
+        "routing": "uniform routing assumed" if trace is None else f"replayed from {trace.header.source}",
+        "latencies": "simulated closed loop over the predicted steps",
+    }

@@ -1,0 +1,120 @@
+"""Planning before any trace exists: KV and an equal number of hot experts per layer, under uniform routing."""
+
+import time
+
+import numpy as np
+
+from placer.level import levels
+from placer.level_cost import level_costs
+from placer.model.spec import ModelSpec
+from placer.prediction import predict
+from placer.profiler.cost import CostModel
+from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
+from placer.sampling import decode_steps, prefill_steps
+from placer.solve import Solved, SolveRequest
+from placer.solvers.problem import Mask
+
+_REQUESTS = 64
+_REQUEST_TOKENS = 128
+_COUNTS_TRIED = 9
+
+UNTRACED_NOTES = (
+    "no trace: routing is assumed uniform, so which experts are hot is not known and the first N of each layer "
+    "are taken, as the runtime's default does",
+    "with real routing the cold side usually serves fewer selections than predicted here; record a trace "
+    "(export --record) and solve again",
+)
+
+
+def uniform_trace(model: ModelSpec, seed: int) -> TokenTrace:
+    """Tokens that choose top-k distinct experts uniformly in every layer: T = 8,192 in 64 requests."""
+    random = np.random.default_rng(seed)
+    T, L, E = _REQUESTS * _REQUEST_TOKENS, len(model.moe_layers), model.experts
+    ids = np.empty((T, L, model.top_k), dtype=np.uint16)
+    for layer in range(L):
+        # The k smallest of E random keys are a uniform draw without replacement.
+        keys = random.random((T, E), dtype=np.float32)
+        ids[:, layer] = np.argpartition(keys, model.top_k - 1, axis=1)[:, : model.top_k]
+    header = TraceHeader(model.name, model.moe_layers, E, model.top_k, "none: uniform routing assumed")
+    return TokenTrace(
+        header=header,
+        topk_ids=ids,
+        request=np.repeat(np.arange(_REQUESTS, dtype=np.int32), _REQUEST_TOKENS),
+        position=np.tile(np.arange(_REQUEST_TOKENS, dtype=np.int32), _REQUESTS),
+        phase=np.full(T, Phase.DECODE, dtype=np.uint8),
+    )
+
+
+def first_experts(model: ModelSpec, per_layer: int) -> Mask:
+    """The first ``per_layer`` experts of every layer: bool [L, E]."""
+    hot = np.zeros((len(model.moe_layers), model.experts), dtype=bool)
+    hot[:, :per_layer] = True
+    return hot
+
+
+def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> Solved:
+    """Choose settings and an equal N per layer for ``model``, under uniform routing.
+
+    Raises
+    ------
+    InfeasibleError
+        When nothing fits the budget.
+    """
+    started = time.monotonic()
+    workload, L = request.workload, len(model.moe_layers)
+    grid = levels(
+        model,
+        workload,
+        tp=request.tp,
+        budget_bytes=request.budget_bytes,
+        max_running=request.max_running,
+        min_kv_tokens=request.min_kv_tokens,
+        kv_dtypes=request.kv_dtypes,
+    )
+    trace = uniform_trace(model, request.seed)
+    best = None
+    for level in grid:
+        settings = level.settings
+        chunk = min(settings.chunk_tokens, workload.prompt_tokens)
+        running = settings.max_running_requests
+        costs = level_costs(
+            model,
+            cost,
+            replay_decode(trace, running, decode_steps(running), seed=request.seed),
+            replay_prefill(trace, chunk, prefill_steps(chunk), seed=request.seed, from_decode=True),
+            settings,
+            workload,
+            request.tp,
+        )
+        most = level.room_experts // L
+        for per_layer in sorted(set(np.linspace(0, most, _COUNTS_TRIED).astype(int).tolist())):
+            time_us = costs.output_token_us(first_experts(model, per_layer))
+            if best is None or time_us < best[0]:
+                best = (time_us, level, per_layer, costs)
+    assert best is not None  # levels() raises when its grid is empty
+    _, level, per_layer, costs = best
+    hot = first_experts(model, per_layer)
+    cold_share = 1.0 - per_layer / model.experts
+    figures = predict(costs, hot, cold_share, level.settings, workload, request.seed)
+    return Solved(
+        level=level,
+        hot=hot,
+        chosen="equal_per_layer",
+        priority=np.broadcast_to(-np.arange(model.experts, dtype=np.float64), hot.shape),
+        solver="equal_per_layer",
+        status="untraced",
+        objective_us=costs.output_token_us(hot),
+        bound_us=None,
+        gap=None,
+        seconds=time.monotonic() - started,
+        levels_solved=len(grid),
+        levels_total=len(grid),
+        prediction=figures,
+        baselines={},
+        baseline_masks={},
+        coverage=None,
+        uniform_null=float(hot.mean()),
+        extrapolated_share=costs.decode.extrapolated_share,
+        notes=UNTRACED_NOTES,
+    )

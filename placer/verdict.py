@@ -1,0 +1,24 @@
+"""Whether static placement is worth anything here, in one plain sentence."""
+
+from placer.solve import Solved
+
+_WORTH = 0.01
+"""A gain below one percent of the decode step is said to be none."""
+
+
+def placement_verdict(solved: Solved) -> str:
+    """One sentence on what the placement gains over the runtime's default on held-out requests."""
+    if solved.coverage is None:
+        return "unknown: no trace was given, so which experts are hot could not be judged"
+    times = solved.baselines["uniform"].decode_step_ms / solved.prediction.decode_step_ms
+    served = (
+        f"hot experts serve {solved.coverage:.1%} of held-out selections, {solved.uniform_null:.1%} by chance"
+    )
+    if solved.hot.all():
+        return "every expert fits on the GPU: placement has nothing to decide"
+    if times < 1.0 + _WORTH:
+        return (
+            f"static placement will not help here: {served}, and the decode step is within {_WORTH:.0%} of the "
+            "runtime's default"
+        )
+    return f"static placement helps: {served}; the runtime's default takes {times:.2f} times as long per decode step"

@@ -1,0 +1,270 @@
+"""Fit the cost model of one side to timed calls, and say how wrong it is on calls it has not seen.
+
+The form is `Regime`'s. Coefficients come from the grid by relative non-negative least squares; held-out calls
+are split once, one half chooses the tile and the heaviest-expert term, the other half is only reported.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from placer.profiler.cost import Provenance, Regime, SideCost
+from placer.profiler.timing.call import Role, TimedCall
+from placer.profiler.timing.grid import regime_ranges
+from scipy.optimize import nnls
+
+from placer.errors import BadInputError
+
+TILES = (1, 4, 8, 16, 64)
+"""Candidates for the rows a kernel handles at a time; 1 is a straight line, 64 a curve through what was timed
+(GPU kernels handle 16 to 128 rows at a time)."""
+HEAVIEST_FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+"""Candidates for `Regime.heaviest_factor` beside 0."""
+TILE_GAIN, HEAVIEST_GAIN = 0.98, 0.9
+"""A larger tile, or the heaviest-expert term, must bring the selection error below this share of the error
+without it: next to nothing for a tile, which kernels are known to have, more for a term most do not need."""
+ROUNDING = 1e-4
+"""Differences of errors below a hundredth of a percent choose nothing."""
+PASSES = 4
+"""Refits while the calls bound by their heaviest expert are found."""
+LEAST_GRID, LEAST_HELDOUT = 8, 4
+"""Fewest calls of either role that a regime is fitted and judged on."""
+
+
+@dataclass(frozen=True)
+class ErrorFigures:
+    """Relative errors (predicted - measured) / measured over ``calls`` held-out calls, as fractions.
+
+    ``mape`` is the mean and ``p90_error`` the 90th percentile of magnitudes; ``bias`` is the signed mean.
+    """
+
+    calls: int
+    mape: float
+    p90_error: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class RegimeReport:
+    """How one regime was fitted.
+
+    Attributes
+    ----------
+    min_tokens, max_tokens
+        Its range of tokens of a call.
+    grid_calls
+        Calls that the coefficients were fitted to.
+    grid_mape
+        Mean error on those: how well the form can follow its own data; no measure of prediction.
+    selection_mape
+        Mean error of each tile on the selection half, in the order of `TILES`.
+    reported
+        Error on the half that neither fitted nor chose.
+    """
+
+    min_tokens: int
+    max_tokens: int | None
+    grid_calls: int
+    grid_mape: float
+    selection_mape: tuple[float, ...]
+    reported: ErrorFigures
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """Error on the reported calls of one source ("zipf" or "trace")."""
+
+    source: str
+    reported: ErrorFigures
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """Held-out error, overall, by regime and by where the calls come from."""
+
+    overall: ErrorFigures
+    regimes: tuple[RegimeReport, ...]
+    sources: tuple[SourceReport, ...]
+
+
+def call_us(cost: SideCost, rows: NDArray[np.integer], tokens: int) -> float:
+    """Predicted microseconds of one call: ``rows`` int [A], rows of each expert; ``tokens`` of the call."""
+    regime = cost.regime(tokens)
+    each = regime.rows_us(rows)
+    heaviest = float(each.max(initial=0.0))
+    experts_us = max(float(each.sum()), regime.heaviest_factor * heaviest)
+    return regime.fixed_us + regime.token_us * tokens + experts_us
+
+
+def fit_side(
+    timed: Sequence[TimedCall], *, border: int | None, threads: int | None = None, seed: int = 0
+) -> tuple[SideCost, FitReport]:
+    """Fit every regime and report the error on calls that played no part in it.
+
+    Parameters
+    ----------
+    timed
+        Grid and held-out calls with their times.
+    border
+        Tokens of a call up to which the first regime holds; None for one regime.
+    threads
+        Kernel threads: one expert alone cannot take more than so many times its share of a busy call, so this
+        bounds the heaviest-expert factor. None on a GPU: no bound.
+    seed
+        Splits the held-out calls.
+
+    Raises
+    ------
+    BadInputError
+        When a regime has too few calls to be fitted or judged.
+    """
+    generator = np.random.default_rng(seed)
+    fitted: list[Regime] = []
+    reports: list[RegimeReport] = []
+    judged: list[tuple[TimedCall, float]] = []
+    for least, most in regime_ranges(border):
+        inside = [t for t in timed if least <= t.call.tokens and (most is None or t.call.tokens <= most)]
+        grid = [t for t in inside if t.call.role is Role.GRID]
+        heldout = [t for t in inside if t.call.role is Role.HELDOUT]
+        if len(grid) < LEAST_GRID or len(heldout) < LEAST_HELDOUT:
+            raise BadInputError(
+                f"{len(grid)} calls to fit and {len(heldout)} held out from {least} tokens on are too few",
+                "give the profile more seconds",
+            )
+        selection, reported = _split(heldout, generator)
+        regime, selection_mape = _best_regime(grid, selection, least, most, threads)
+        side = SideCost((regime,), Provenance.FITTED)
+        errors = _errors(side, reported)
+        fitted.append(regime)
+        judged += zip(reported, errors.tolist(), strict=True)
+        reports.append(
+            RegimeReport(
+                min_tokens=least,
+                max_tokens=most,
+                grid_calls=len(grid),
+                grid_mape=float(np.abs(_errors(side, grid)).mean()),
+                selection_mape=selection_mape,
+                reported=_figures(errors),
+            )
+        )
+    sources = sorted({t.call.source for t, _ in judged})
+    report = FitReport(
+        overall=_figures(np.array([error for _, error in judged])),
+        regimes=tuple(reports),
+        sources=tuple(
+            SourceReport(name, _figures(np.array([error for t, error in judged if t.call.source == name])))
+            for name in sources
+        ),
+    )
+    return SideCost(tuple(fitted), Provenance.FITTED), report
+
+
+def _split(
+    heldout: list[TimedCall], generator: np.random.Generator
+) -> tuple[list[TimedCall], list[TimedCall]]:
+    """Two halves, alternating through calls sorted by source and size after a random start."""
+    ordered = sorted(heldout, key=lambda t: (t.call.source, t.call.tokens, t.call.rows))
+    first = int(generator.integers(2))
+    return ordered[first::2], ordered[1 - first :: 2]
+
+
+def _best_regime(
+    grid: list[TimedCall],
+    selection: list[TimedCall],
+    least: int,
+    most: int | None,
+    threads: int | None,
+) -> tuple[Regime, tuple[float, ...]]:
+    """The simplest tile and heaviest-expert term that no richer one clearly beats on ``selection``."""
+    heaviest_rows = max(max(t.call.rows) for t in grid)
+    best: tuple[float, Regime] | None = None
+    by_tile = []
+    for tile in TILES:
+        regime = _fit_regime(grid, least, most, min(tile, heaviest_rows), 0.0)
+        error = _mape(regime, selection)
+        by_tile.append(error)
+        if best is None or error < TILE_GAIN * best[0] - ROUNDING:
+            best = error, regime
+    assert best is not None
+    plain_error, plain = best
+    for factor in HEAVIEST_FACTORS:
+        if threads is not None and factor > threads:
+            break
+        regime = _fit_regime(grid, least, most, plain.tile, factor)
+        error = _mape(regime, selection)
+        if error < HEAVIEST_GAIN * plain_error and error < best[0]:
+            best = error, regime
+    return best[1], tuple(by_tile)
+
+
+def _fit_regime(grid: list[TimedCall], least: int, most: int | None, tile: int, factor: float) -> Regime:
+    """Relative non-negative least squares for a given tile and heaviest-expert factor.
+
+    Which calls are bound by their heaviest expert depends on the coefficients, so it is found by refitting.
+    """
+    rests = sorted({m % tile for t in grid for m in t.call.rows} - {0})
+    knots = np.array([0, *rests])
+    times = np.array([t.time_us for t in grid])
+    tokens = np.array([t.call.tokens for t in grid], dtype=np.float64)
+    per_row = [_row_features(np.array(t.call.rows), tile, knots) for t in grid]
+    weights = [np.ones(len(t.call.rows)) for t in grid]
+    coefficients = np.zeros(4 + len(rests))
+    for _ in range(PASSES if factor > 0 else 1):
+        sums = np.stack([w @ features for w, features in zip(weights, per_row, strict=True)])
+        design = np.column_stack((np.ones(len(grid)), tokens, sums))
+        coefficients, _ = nnls(design / times[:, None], np.ones(len(grid)))
+        weights = [_bound_by(features @ coefficients[2:], factor) for features in per_row]
+    residue = np.interp(np.arange(tile), knots, np.concatenate(([0.0], coefficients[4:])))
+    return Regime(
+        min_tokens=least,
+        max_tokens=most,
+        fixed_us=float(coefficients[0]),
+        token_us=float(coefficients[1]),
+        expert_us=float(coefficients[2]),
+        tile=tile,
+        tile_us=float(coefficients[3]),
+        residue_us=tuple(float(us) for us in residue),
+        heaviest_factor=factor,
+        max_rows=max(max(t.call.rows) for t in grid),
+    )
+
+
+def _row_features(rows: NDArray[np.int64], tile: int, knots: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Factors of expert_us, tile_us and the residue at every knot but 0: float [A, 2 + knots - 1].
+
+    Residues between measured ones are interpolated, those beyond the last are held at it.
+    """
+    tiles, rest = np.divmod(rows, tile)
+    hats = [np.interp(rest, knots, unit) for unit in np.eye(len(knots))[1:]]
+    return np.column_stack((np.ones(len(rows)), tiles, *hats))
+
+
+def _bound_by(each_us: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    """Ones where the sum of experts is the time, else ``factor`` at the heaviest and 0 elsewhere."""
+    if factor * each_us.max() <= each_us.sum():
+        return np.ones(len(each_us))
+    heaviest = np.zeros(len(each_us))
+    heaviest[int(each_us.argmax())] = factor
+    return heaviest
+
+
+def _mape(regime: Regime, timed: list[TimedCall]) -> float:
+    return float(np.abs(_errors(SideCost((regime,), Provenance.FITTED), timed)).mean())
+
+
+def _errors(side: SideCost, timed: list[TimedCall]) -> NDArray[np.float64]:
+    predicted = np.array([call_us(side, np.array(t.call.rows), t.call.tokens) for t in timed])
+    measured = np.array([t.time_us for t in timed])
+    errors: NDArray[np.float64] = (predicted - measured) / measured
+    return errors
+
+
+def _figures(errors: NDArray[np.float64]) -> ErrorFigures:
+    magnitudes = np.abs(errors)
+    return ErrorFigures(
+        calls=len(errors),
+        mape=float(magnitudes.mean()),
+        p90_error=float(np.quantile(magnitudes, 0.9)),
+        bias=float(errors.mean()),
+    )

@@ -1,0 +1,217 @@
+"""profile.json: the timed kernels, the fitted cost model and the machine they belong to."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from placer.model.spec import ModelSpec
+from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
+from placer.profiler.fit import ErrorFigures
+from placer.profiler.timing.kernel_profile import KernelProfile
+from pydantic import TypeAdapter, ValidationError
+
+from placer.document import dump_document, read_document
+from placer.errors import BadInputError
+from placer.output import write_text
+
+SCHEMA = "placer.profile/1"
+
+
+@dataclass(frozen=True)
+class ProfiledModel:
+    """The shapes that were timed; a profile serves any checkpoint that has them."""
+
+    name: str
+    config_sha256: str
+    hidden_size: int
+    expert_intermediate_size: int
+    experts: int
+    top_k: int
+
+
+@dataclass(frozen=True)
+class GpuProfile:
+    """The hot side and the rest of a layer, on one GPU.
+
+    Attributes
+    ----------
+    name, usable_bytes
+        Which GPU, and the memory that a process can use of it.
+    provenance
+        "measured" when ``kernel`` was timed here, "datasheet" for a roofline.
+    source
+        Where the datasheet figures come from.
+    efficiency
+        Assumed factors behind datasheet figures, by name.
+    hot
+        Cost of the hot side.
+    rates
+        What the GPU sustains outside the experts, with its own provenance.
+    kernel
+        The timed kernel, or None.
+    """
+
+    name: str
+    usable_bytes: int
+    provenance: Provenance
+    source: str
+    efficiency: dict[str, float]
+    hot: SideCost
+    rates: GpuRates
+    kernel: KernelProfile | None
+
+    @property
+    def provenance_text(self) -> str:
+        """Origin of hot-side figures, in words."""
+        if self.kernel is not None:
+            return f"fitted to kernels measured on {self.name} ({self.kernel.method})"
+        factors = ", ".join(f"{name} {value:g}" for name, value in self.efficiency.items())
+        return f"datasheet roofline of {self.name} (assumed: {factors})"
+
+    @property
+    def base_provenance_text(self) -> str:
+        """Origin of attention, router and transfer figures, in words."""
+        return f"{self.rates.provenance.value} of {self.name}; launch and transfer latencies assumed"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A model's cost on one machine.
+
+    Attributes
+    ----------
+    tp
+        Tensor-parallel size that the hot side was costed for.
+    cpu, gpu
+        The cold side's timed kernel; the hot side and what surrounds it.
+    """
+
+    schema: str
+    placer_version: str
+    created: str
+    model: ProfiledModel
+    tp: int
+    cpu: KernelProfile
+    gpu: GpuProfile
+
+    def document(self) -> dict[str, Any]:
+        """The profile as plain JSON values."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the whole profile; placements name it."""
+        return hashlib.sha256(json.dumps(self.document(), sort_keys=True).encode()).hexdigest()
+
+    def cost_model(self) -> CostModel:
+        """Both sides of a layer as `placer.solve` takes them."""
+        return CostModel(self.cpu.cost, self.gpu.hot, self.gpu.rates)
+
+    @property
+    def host_memory_bytes(self) -> int:
+        """RAM of the machine whose CPU was timed."""
+        return self.cpu.machine.memory_bytes
+
+    @property
+    def heldout_error(self) -> ErrorFigures:
+        """Error of the CPU cost model on calls that took no part in its fit."""
+        return self.cpu.report.overall
+
+    def hardware(self) -> dict[str, Any]:
+        """The ``hardware`` section of a placement."""
+        return {
+            "cpu": {
+                "name": self.cpu.machine.cpu,
+                "threads": self.cpu.threads,
+                "numa_nodes": self.cpu.numa_nodes,
+                "memory_bytes": self.cpu.machine.memory_bytes,
+                "kernel": self.cpu.variant,
+                "heldout_mape": self.heldout_error.mape,
+                "provenance": "measured",
+            },
+            "gpu": {
+                "name": self.gpu.name,
+                "usable_bytes": self.gpu.usable_bytes,
+                "source": self.gpu.source,
+                "provenance": self.gpu.provenance.value,
+            },
+        }
+
+
+_ADAPTER = TypeAdapter(Profile)
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in the file at ``path``.
+
+    Raises
+    ------
+    BadInputError
+        When the file is unreadable, of another schema, or holds a cost model that is not usable.
+    """
+    document = read_document(path, what="profile")
+    if document.get("schema") != SCHEMA:
+        raise BadInputError(
+            f"profile {path}: field schema is {document.get('schema')!r}, not {SCHEMA!r}",
+            "give a file that this version's placer profile wrote",
+        )
+    try:
+        profile = _ADAPTER.validate_json(json.dumps(document))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(f"profile {path}: field {field}: {first['msg']}", "run placer profile again") from None
+    for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
+        if fault := _fault(side):
+            raise BadInputError(f"profile {path}: field {name}: {fault}", "run placer profile again")
+    if profile.gpu.usable_bytes < 1 or profile.tp < 1 or profile.gpu.rates.bytes_per_s <= 0:
+        raise BadInputError(f"profile {path}: gpu or tp figures are not positive", "run placer profile again")
+    return profile
+
+
+def _fault(side: SideCost) -> str | None:
+    """What makes a cost model unusable, or None."""
+    if not side.regimes:
+        return "has no regime"
+    expected = 1
+    for regime in side.regimes:
+        if regime.min_tokens != expected:
+            return f"a regime starts at {regime.min_tokens} tokens, expected {expected}"
+        if regime.tile < 1 or len(regime.residue_us) != regime.tile:
+            return f"tile {regime.tile} with {len(regime.residue_us)} residues"
+        parts = (regime.fixed_us, regime.token_us, regime.expert_us, regime.tile_us, regime.heaviest_factor)
+        if min(*parts, regime.floor_us, *regime.residue_us) < 0 or not np.isfinite(parts).all():
+            return "a coefficient is negative or not finite"
+        expected = (regime.max_tokens or 0) + 1
+    if side.regimes[-1].max_tokens is not None:
+        return "no regime covers large calls"
+    return None
+
+
+def write_profile(profile: Profile, path: Path) -> None:
+    """Write ``profile`` as JSON, whole or not at all."""
+    write_text(path, dump_document(profile.document()))
+
+
+def check_profile_matches(profile: Profile, model: ModelSpec, *, tp: int) -> None:
+    """Raise BadInputError unless ``profile`` was made at this model's shapes and tensor-parallel size."""
+    made = profile.model
+    for name, timed, found in (
+        ("hidden size", made.hidden_size, model.hidden_size),
+        ("expert width", made.expert_intermediate_size, model.expert_intermediate_size),
+        ("experts per layer", made.experts, model.experts),
+        ("top-k", made.top_k, model.top_k),
+    ):
+        if timed != found:
+            raise BadInputError(
+                f"the profile was made for {made.name} with {name} {timed}, {model.name} has {found}",
+                f"run: placer profile --model DIR for {model.name}",
+            )
+    if profile.tp != tp:
+        raise BadInputError(
+            f"the profile was made for tp {profile.tp}, not {tp}", f"run placer profile again with --tp {tp}"
+        )

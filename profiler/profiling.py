@@ -1,0 +1,162 @@
+"""`placer profile`: time this machine's kernels at a model's shapes, and put the GPU beside them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import torch
+from placer.kernels.cores import usable_cores
+from placer.kernels.expert_shape import ExpertShape
+from placer.model.spec import ModelSpec
+from placer.profiler import roofline
+from placer.profiler.cost import Provenance
+from placer.profiler.profile import SCHEMA, GpuProfile, Profile, ProfiledModel
+from placer.profiler.replay import replay_decode
+from placer.profiler.steps import Steps
+from placer.profiler.timing.cpu_profile import profile_cpu
+from placer.profiler.timing.gpu_profile import profile_gpu
+from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.trace import Trace
+
+from placer import __version__
+from placer.datasheet import GPU_NAMES, GpuDatasheet, gpu_datasheet
+from placer.errors import BadInputError, MissingComponentError
+
+_HELDOUT_CONCURRENCY = 8
+_HELDOUT_STEPS = 64
+
+
+@dataclass(frozen=True)
+class ProfileRequest:
+    """What to time.
+
+    Attributes
+    ----------
+    cpu_kernel
+        "auto", "kt" or "torch".
+    gpu_kernel
+        "auto" or "torch" to time the GPU of this machine, or None.
+    gpu_name
+        A GPU by datasheet, or None for the GPU of this machine.
+    threads
+        CPU threads, or None for all usable cores but one.
+    max_seconds
+        Wall-time cap of each campaign.
+    """
+
+    tp: int = 1
+    cpu_kernel: str = "auto"
+    gpu_kernel: str | None = None
+    gpu_name: str | None = None
+    threads: int | None = None
+    max_seconds: float = 300.0
+    seed: int = 0
+
+
+def profile_model(
+    model: ModelSpec,
+    trace: Trace | None,
+    request: ProfileRequest,
+    progress: Callable[[str, float], None] = lambda _text, _share: None,
+) -> Profile:
+    """Time the CPU kernel at ``model``'s shapes and add the GPU, measured or by datasheet.
+
+    Raises
+    ------
+    BadInputError
+        When the GPU is unknown, both a measured and a datasheet GPU are asked for, or the trace is of another model.
+    MissingComponentError
+        When no CPU kernel runs here, or there is no GPU and none is named.
+    """
+    if request.gpu_name is not None and request.gpu_kernel is not None:
+        raise BadInputError(
+            "--gpu NAME takes a datasheet and --gpu-kernel measures: both were given", "give one of the two"
+        )
+    if not 0 < request.max_seconds < 1e6:
+        raise BadInputError(f"--max-seconds is {request.max_seconds}", "give seconds above 0")
+    if problem := model.fp8_tp_problem(request.tp):
+        raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
+    # Before any minute is spent on timing: is there a GPU to put beside the CPU?
+    sheet, measure = _gpu(request)
+    shape = ExpertShape(
+        model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k
+    )
+    heldout = _heldout_steps(model, trace, request.seed)
+    threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)
+    cpu = profile_cpu(
+        shape,
+        backend=request.cpu_kernel,
+        threads=threads,
+        heldout_steps=heldout,
+        max_seconds=request.max_seconds,
+        seed=request.seed,
+        progress=lambda done: progress(f"CPU kernel: {done.stage}", done.done / max(1, done.total)),
+    )
+    kernel = None
+    if measure:
+        kernel = profile_gpu(
+            shape,
+            request.tp,
+            backend=request.gpu_kernel or "auto",
+            max_seconds=request.max_seconds,
+            seed=request.seed,
+            progress=lambda done: progress(f"GPU kernel: {done.stage}", done.done / max(1, done.total)),
+        )
+    usable = int(torch.cuda.get_device_properties(0).total_memory) if measure else sheet.usable_bytes
+    return Profile(
+        schema=SCHEMA,
+        placer_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=ProfiledModel(
+            name=model.name,
+            config_sha256=model.config_sha256,
+            hidden_size=model.hidden_size,
+            expert_intermediate_size=model.expert_intermediate_size,
+            experts=model.experts,
+            top_k=model.top_k,
+        ),
+        tp=request.tp,
+        cpu=cpu,
+        gpu=GpuProfile(
+            name=sheet.name,
+            usable_bytes=usable,
+            provenance=Provenance.DATASHEET if kernel is None else Provenance.MEASURED,
+            source=sheet.source,
+            efficiency={
+                "share of peak bandwidth": roofline.BANDWIDTH_EFFICIENCY,
+                "share of peak arithmetic": roofline.COMPUTE_EFFICIENCY,
+            },
+            hot=roofline.roofline_hot(sheet, model, request.tp) if kernel is None else kernel.cost,
+            rates=roofline.roofline_rates(sheet, model, request.tp),
+            kernel=kernel,
+        ),
+    )
+
+
+def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
+    """The datasheet to use, and whether the hot side is measured on this machine."""
+    if request.gpu_name is not None:
+        return gpu_datasheet(request.gpu_name), False
+    if not torch.cuda.is_available():
+        raise MissingComponentError(
+            "no GPU is present, so the hot side cannot be timed here",
+            f"name the server's GPU by its datasheet: --gpu {'|'.join(GPU_NAMES)}",
+        )
+    device = torch.cuda.get_device_name(0)
+    # Attention and transfers still come from the datasheet of the GPU that was found.
+    for name in GPU_NAMES:
+        words = name.split("-")
+        if all(word.upper() in device.upper().replace(" ", "-").split("-") for word in words if word != "rtx"):
+            return gpu_datasheet(name), True
+    raise BadInputError(
+        f"GPU {device!r} has no datasheet here, which attention and transfer times need",
+        f"name the closest one: --gpu {'|'.join(GPU_NAMES)}",
+    )
+
+
+def _heldout_steps(model: ModelSpec, trace: Trace | None, seed: int) -> Steps | None:
+    """Decode steps of the trace on which the fit is judged beside made-up ones."""
+    if trace is None:
+        return None
+    check_trace_matches(trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name)
+    return replay_decode(trace, _HELDOUT_CONCURRENCY, _HELDOUT_STEPS, seed=seed)

@@ -1,0 +1,97 @@
+"""Profile the CPU's side: choose a kernel, time it, fit it."""
+
+from collections.abc import Callable
+
+from placer.kernels.backends import AUTO, choose_cpu_backend
+from placer.kernels.expert_mlp import ExpertMLP
+from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.kt_rawint4 import BLOCK, KtRawInt4
+from placer.kernels.torch_int4 import TorchInt4
+from placer.profiler.steps import Steps
+from placer.profiler.timing.campaign import Progress, time_campaign
+from placer.profiler.timing.grid import trace_calls
+from placer.profiler.timing.kernel_profile import KernelProfile, kernel_profile
+from placer.profiler.timing.machine import this_machine
+from placer.profiler.timing.spec import CampaignSpec
+
+from placer.errors import MissingComponentError
+
+MAX_SECONDS = 90.0
+"""Wall time of a campaign unless the caller says otherwise."""
+
+
+def profile_cpu(
+    shape: ExpertShape,
+    *,
+    backend: str = AUTO,
+    threads: int = 1,
+    heldout_steps: Steps | None = None,
+    max_seconds: float = MAX_SECONDS,
+    seed: int = 0,
+    resident_bytes: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> KernelProfile:
+    """Time and fit the CPU experts of ``shape``.
+
+    Parameters
+    ----------
+    backend
+        "auto", "kt" or "torch". With "auto" a kernel that fails when it is run gives way to torch's, and a
+        note says so.
+    heldout_steps
+        Steps of a real trace to judge the fit on, beside made-up ones.
+    max_seconds
+        Wall time; fewer rounds, then fewer calls, where it is short.
+    resident_bytes
+        Distinct expert weights to draw from; None for three times the last-level cache.
+
+    Raises
+    ------
+    BadInputError
+        When the steps are not of this shape, or the time is too short to fit anything.
+    MissingComponentError
+        When the kernel cannot run, crashes or hangs.
+    """
+    chosen, reason = choose_cpu_backend(backend, shape, threads)
+    held_out = trace_calls(shape, heldout_steps, seed) if heldout_steps is not None else ()
+    notes: tuple[str, ...] = ()
+    if heldout_steps is not None and not held_out:
+        notes = ("no step of the trace is small enough to time, so made-up steps alone judge the fit",)
+
+    def run(kernel: type[ExpertMLP], reason: str, notes: tuple[str, ...]) -> KernelProfile:
+        nodes, node_notes = _subpools(kernel, shape, threads)
+        spec = CampaignSpec(
+            device="cpu",
+            backend=kernel.name,
+            threads=threads,
+            subpools=nodes,
+            shape=shape,
+            seed=seed,
+            max_seconds=max_seconds,
+            extra_calls=held_out,
+            resident_bytes=resident_bytes,
+        )
+        return kernel_profile(spec, time_campaign(spec, progress), reason, (*notes, *node_notes))
+
+    try:
+        return run(chosen, reason, notes)
+    except MissingComponentError as error:
+        if backend != AUTO or chosen is TorchInt4:
+            raise
+        failed = f"{chosen.name} was tried first and failed: {error.what}"
+        return run(TorchInt4, f"{TorchInt4.name} runs here; {failed}", (*notes, failed))
+
+
+def _subpools(kernel: type[ExpertMLP], shape: ExpertShape, threads: int) -> tuple[int, tuple[str, ...]]:
+    """NUMA nodes to spread kt-kernel's threads over: each takes an equal share of every expert."""
+    if kernel is not KtRawInt4:
+        return 1, ()
+    wanted = min(this_machine().numa_nodes, threads)
+    fits = [n for n in range(1, wanted + 1) if shape.expert_intermediate_size % (BLOCK * n) == 0]
+    if fits[-1] == wanted:
+        return wanted, ()
+    note = (
+        f"expert width {shape.expert_intermediate_size} in {wanted} shares is no multiple of {BLOCK}: "
+        f"profiled with {fits[-1]} of {wanted} NUMA nodes, serve with --kt-threadpool-count {fits[-1]}"
+    )
+    return fits[-1], (note,)

@@ -1,0 +1,159 @@
+"""The machine that a campaign runs on: what it is, and the memory bandwidth it shows in the same run."""
+
+import os
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+from placer.kernels.cores import usable_cores
+from placer.profiler.timing.stopwatch import cuda_event
+
+_CPU_FOLDER = Path("/sys/devices/system/cpu")
+_NODE_FOLDER = Path("/sys/devices/system/node")
+_ISA_FLAGS = (
+    "avx2",
+    "avx_vnni",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_int8",
+)
+BANDWIDTH_PASSES = 5
+LEAST_BUFFER_BYTES, LARGEST_BUFFER_BYTES = 1 << 27, 1 << 30
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Memory read speed of ``device`` ("cpu" or "cuda") by ``threads`` threads (0 on a GPU)."""
+
+    device: str
+    threads: int
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a CPU is, as the operating system reports it.
+
+    Attributes
+    ----------
+    cpu
+        Model name.
+    isa
+        The instruction sets among those that INT4 kernels distinguish.
+    usable_cores
+        Cores that this process may keep busy.
+    numa_nodes
+        Memory nodes; 1 where the system does not tell.
+    last_level_cache_bytes
+        Sum over all distinct last-level caches; 0 where the system does not tell.
+    memory_bytes, available_bytes
+        Installed memory, and what was free to use when asked.
+    load_average
+        Runnable processes over the last minute when asked.
+    """
+
+    cpu: str
+    isa: tuple[str, ...]
+    usable_cores: int
+    numa_nodes: int
+    last_level_cache_bytes: int
+    memory_bytes: int
+    available_bytes: int
+    load_average: float
+
+
+def this_machine() -> Machine:
+    """Read the facts of this machine."""
+    model, flags = _cpu_model()
+    memory = psutil.virtual_memory()
+    return Machine(
+        cpu=model,
+        isa=tuple(flag for flag in _ISA_FLAGS if flag in flags),
+        usable_cores=usable_cores(),
+        numa_nodes=max(1, len(list(_NODE_FOLDER.glob("node[0-9]*")))),
+        last_level_cache_bytes=_last_level_cache_bytes(_CPU_FOLDER),
+        memory_bytes=int(memory.total),
+        available_bytes=int(memory.available),
+        load_average=os.getloadavg()[0],
+    )
+
+
+def read_bandwidth_bytes_per_s(threads: int, cache_bytes: int) -> float:
+    """Best of a few passes over a buffer three times ``cache_bytes`` (128 MiB to 1 GiB).
+
+    A dot product of the buffer with itself: one load per value and arithmetic far below the core's peak.
+    Leaves torch's thread count as it was.
+    """
+    available = psutil.virtual_memory().available
+    size = min(max(3 * cache_bytes, LEAST_BUFFER_BYTES), LARGEST_BUFFER_BYTES, available // 4)
+    buffer = torch.ones(size // 4, dtype=torch.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    best = float("inf")
+    for _ in range(BANDWIDTH_PASSES):
+        start = time.perf_counter()
+        torch.dot(buffer, buffer)
+        best = min(best, time.perf_counter() - start)
+    torch.set_num_threads(before)
+    return buffer.numel() * 4 / best
+
+
+def gpu_bandwidth() -> Bandwidth:
+    """Best of a few device-to-device copies of 1 GiB, bytes read and bytes written counted."""
+    source = torch.ones(LARGEST_BUFFER_BYTES, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    best = float("inf")
+    for _ in range(BANDWIDTH_PASSES):
+        begin, end = cuda_event(), cuda_event()
+        begin.record()
+        target.copy_(source)
+        end.record()
+        torch.cuda.synchronize()
+        best = min(best, begin.elapsed_time(end) / 1e3)
+    return Bandwidth("cuda", 0, 2 * LARGEST_BUFFER_BYTES / best)
+
+
+def _cpu_model() -> tuple[str, frozenset[str]]:
+    model, flags = platform.processor() or platform.machine(), frozenset[str]()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return model, flags
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            model = value.strip()
+        elif name.strip() == "flags":
+            flags = frozenset(value.split())
+        if not line.strip() and flags:
+            break
+    return model, flags
+
+
+def _last_level_cache_bytes(cpus: Path) -> int:
+    largest: dict[str, tuple[int, int]] = {}
+    for cpu in cpus.glob("cpu[0-9]*"):
+        best = (0, 0)
+        shared = cpu.name
+        for cache in cpu.glob("cache/index[0-9]*"):
+            try:
+                level = int((cache / "level").read_text())
+                size = _kibibytes((cache / "size").read_text())
+                sharing = (cache / "shared_cpu_list").read_text().strip()
+            except (OSError, ValueError):
+                continue
+            if (level, size) > best:
+                best, shared = (level, size), sharing
+        largest[shared] = best
+    return sum(size for _, size in largest.values())
+
+
+def _kibibytes(text: str) -> int:
+    text = text.strip()
+    return int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]]

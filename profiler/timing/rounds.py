@@ -1,0 +1,151 @@
+"""Rounds of a campaign: every call once per round in random order, within the time there is."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from placer.profiler.timing.call import Call
+
+from placer.errors import BadInputError
+
+ANCHOR_REPEATS = 8
+"""Samples of the anchor call in each round."""
+QUIET_MOVEMENT = 0.05
+"""The anchor's lower quartile moves less than this from round to round on a quiet machine."""
+OVERRUN, LEAST_ROUNDS = 1.5, 3
+"""When other programs slow the rounds beyond their price, even the least rounds give way at this multiple of
+the time; with so few rounds no quartile would be left."""
+EXTENSION = 2
+"""On a machine that is not quiet, rounds may grow by this factor while time is left."""
+
+
+@dataclass
+class Tally:
+    """What rounds have produced so far.
+
+    Attributes
+    ----------
+    kept
+        Indices of the calls that are timed; the others were too expensive for the time there was.
+    times_us
+        One list per round, in the order of ``kept``.
+    anchor_us
+        One list per round: repeated samples of the anchor call.
+    notes
+        One sentence for every call or round that gave way.
+    """
+
+    kept: tuple[int, ...]
+    times_us: list[list[float]] = field(default_factory=list)
+    anchor_us: list[list[float]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def anchor_movement(anchor_us: list[list[float]]) -> float:
+    """How far the anchor's lower quartile moves between rounds: (p90 - p10) / p50 over the rounds."""
+    quartiles = [float(np.quantile(round_us, 0.25)) for round_us in anchor_us]
+    low, middle, high = np.quantile(quartiles, (0.1, 0.5, 0.9))
+    return float((high - low) / middle)
+
+
+def run_rounds(
+    calls: tuple[Call, ...],
+    time_us: Callable[[Call], float],
+    *,
+    deadline: float,
+    rounds: int,
+    min_rounds: int,
+    generator: np.random.Generator,
+    on_round: Callable[[Tally], None],
+    on_progress: Callable[[int, int], None],
+    now: Callable[[], float] = time.monotonic,
+) -> Tally:
+    """Time ``calls`` until ``rounds`` rounds are done or ``deadline`` (on the clock ``now``) is near.
+
+    A first round is discarded as a sample (first-call allocations) and used as a price list: it visits the
+    calls from the cheapest on, and calls that would not fit into ``min_rounds`` rounds before the deadline
+    are dropped, the most expensive first.
+
+    Raises
+    ------
+    BadInputError
+        When not even the cheapest call fits.
+    """
+    started = now()
+    tally = Tally(kept=_affordable(calls, time_us, deadline - now(), min_rounds, now))
+    dropped = len(calls) - len(tally.kept)
+    if dropped:
+        tally.notes.append(f"{dropped} of {len(calls)} calls cost too much for the time and were left out")
+    if not tally.kept:
+        raise BadInputError(
+            f"no call fits into the time with {min_rounds} rounds of it", "give the profile more seconds"
+        )
+    anchor = _anchor(calls, tally.kept)
+    total = len(tally.kept) + ANCHOR_REPEATS
+    last_round_s = 0.0
+    while True:
+        done = len(tally.times_us)
+        enough = done >= rounds and (
+            done >= EXTENSION * rounds or anchor_movement(tally.anchor_us) <= QUIET_MOVEMENT
+        )
+        late = now() + last_round_s > deadline
+        far_over = now() > started + OVERRUN * (deadline - started)
+        if enough or (late and done >= min_rounds) or (far_over and done >= LEAST_ROUNDS):
+            break
+        began = now()
+        times = dict.fromkeys(tally.kept, 0.0)
+        anchors: list[float] = []
+        # -1 stands for the anchor, spread over the round so that it sees what the calls see.
+        order = generator.permutation(np.array(tally.kept + (-1,) * ANCHOR_REPEATS))
+        for position, index in enumerate(order.tolist()):
+            if index < 0:
+                anchors.append(time_us(anchor))
+            else:
+                times[index] = time_us(calls[index])
+            on_progress(done * total + position + 1, max(rounds, done + 1) * total)
+        tally.times_us.append([times[index] for index in tally.kept])
+        tally.anchor_us.append(anchors)
+        last_round_s = now() - began
+        on_round(tally)
+    if len(tally.times_us) < rounds:
+        tally.notes.append(f"{len(tally.times_us)} rounds instead of {rounds} fitted into the time")
+    elif len(tally.times_us) > rounds:
+        tally.notes.append(f"{len(tally.times_us)} rounds instead of {rounds}: the machine was not quiet")
+    return tally
+
+
+def _affordable(
+    calls: tuple[Call, ...],
+    time_us: Callable[[Call], float],
+    seconds: float,
+    min_rounds: int,
+    now: Callable[[], float],
+) -> tuple[int, ...]:
+    cheapest_first = sorted(
+        range(len(calls)), key=lambda index: (sum(calls[index].rows), calls[index].tokens)
+    )
+    started = now()
+    prices_s: dict[int, float] = {}
+    for index in cheapest_first:
+        before = now()
+        time_us(calls[index])
+        prices_s[index] = now() - before
+        # This round counts too.
+        if (now() - started) * (min_rounds + 1) > seconds:
+            break
+    left = seconds - (now() - started)
+    affordable: list[int] = []
+    spent = 0.0
+    for index in sorted(prices_s, key=lambda index: prices_s[index]):
+        spent += prices_s[index] * min_rounds
+        if spent > left:
+            break
+        affordable.append(index)
+    return tuple(sorted(affordable))
+
+
+def _anchor(calls: tuple[Call, ...], kept: tuple[int, ...]) -> Call:
+    """A middling call: the median of the kept ones by rows."""
+    by_rows = sorted(kept, key=lambda index: sum(calls[index].rows))
+    return calls[by_rows[len(by_rows) // 2]]

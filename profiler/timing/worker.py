@@ -1,0 +1,210 @@
+"""The process that loads a kernel and times it: ``python -m placer.profiler.timing.worker SPEC.json OUT``.
+
+Native code may crash and writes to stdout, so a campaign runs here and reports through lines of JSON appended
+to OUT. Every line has an ``event``; what was written before a crash stays readable.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from placer.kernels.backends import CPU_BACKENDS, GPU_BACKENDS
+from placer.kernels.expert_mlp import ExpertMLP
+from placer.kernels.kt_rawint4 import KtRawInt4
+from placer.profiler.timing.border import Border, probe_border
+from placer.profiler.timing.call import Call, Role, least_tokens, routing
+from placer.profiler.timing.machine import gpu_bandwidth, read_bandwidth_bytes_per_s, this_machine
+from placer.profiler.timing.plan import affordable_calls, all_calls, price_regimes
+from placer.profiler.timing.residency import Residency, choose_residency
+from placer.profiler.timing.rounds import Tally, run_rounds
+from placer.profiler.timing.spec import CampaignSpec
+from placer.profiler.timing.stopwatch import Stopwatch, cuda_graph_stopwatch, wall_clock
+
+from placer.errors import MissingComponentError, PlacerError
+
+PROBE_SAMPLES = 9
+"""Samples of each token count while the border is looked for."""
+PROGRESS_SECONDS = 0.2
+"""Least time between two progress lines."""
+
+
+class ResultFile:
+    """Appends events to the result file, each on a line of its own and at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._parent = os.getppid()
+        self._last_progress = 0.0
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one event."""
+        self._file.write(json.dumps({"event": event, **fields}) + "\n")
+        self._file.flush()
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Append how far a stage is, unless the last such line is very recent; end when nobody reads."""
+        if os.getppid() != self._parent:
+            sys.exit(1)
+        now = time.monotonic()
+        if now - self._last_progress >= PROGRESS_SECONDS:
+            self._last_progress = now
+            self.write("progress", stage=stage, done=done, total=total)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the campaign of ``SPEC.json`` into ``OUT``; 0 when the last line is the event ``done``."""
+    spec_path, out_path = (Path(argument) for argument in arguments)
+    results = ResultFile(out_path)
+    try:
+        _run(CampaignSpec.read(spec_path), results)
+    except PlacerError as error:
+        results.write("error", kind=type(error).__name__, what=error.what, hint=error.hint)
+        return error.exit_code
+    return 0
+
+
+def _run(spec: CampaignSpec, results: ResultFile) -> None:
+    deadline = time.monotonic() + spec.max_seconds
+    machine = this_machine()
+    results.write("machine", **asdict(machine))
+    results.progress("bandwidth", 0, 1)
+    cache_bytes = machine.last_level_cache_bytes if spec.resident_bytes is None else 0
+    for threads in sorted({1, spec.threads, machine.usable_cores}):
+        speed = read_bandwidth_bytes_per_s(threads, cache_bytes)
+        results.write("bandwidth", device="cpu", threads=threads, bytes_per_s=speed)
+    if spec.device == "gpu":
+        results.write("bandwidth", **asdict(gpu_bandwidth()))
+    backend = _build(spec)
+    hint = type(backend).border_hint(spec.shape)
+    residency = _residency(spec, backend, machine.last_level_cache_bytes, machine.available_bytes)
+    max_tokens = _most_tokens(spec, hint)
+    results.write("progress", stage="loading", done=0, total=residency.layers)
+    backend.load_random(spec.shape, residency.layers, seed=spec.seed, max_tokens=max_tokens)
+    results.write(
+        "loaded",
+        method=backend.method,
+        variant=backend.variant(),
+        version=backend.version(),
+        layers=residency.layers,
+        resident_bytes=residency.resident_bytes,
+        bytes_per_expert=backend.bytes_per_expert(spec.shape),
+        note=residency.note,
+    )
+    generator = np.random.default_rng(spec.seed)
+    time_us = _sampler(spec, backend, residency.layers, max_tokens, generator)
+    border = Border(None, "one algorithm for all calls, as its source says")
+    if hint is not None and not spec.only_extra:
+        border = _probe(spec, hint, time_us, results)
+    calls, notes = _plan(spec, border.tokens, max_tokens, time_us, deadline - time.monotonic())
+    results.write("plan", border=border.tokens, how=border.how, calls=[asdict(call) for call in calls])
+    tally = run_rounds(
+        calls,
+        time_us,
+        deadline=deadline,
+        rounds=spec.rounds,
+        min_rounds=spec.min_rounds,
+        generator=generator,
+        on_round=lambda tally: _write_round(tally, results),
+        on_progress=lambda done, total: results.progress("timing", done, total),
+    )
+    results.write("done", notes=[*notes, *tally.notes])
+
+
+def _build(spec: CampaignSpec) -> ExpertMLP:
+    backends = CPU_BACKENDS if spec.device == "cpu" else GPU_BACKENDS
+    chosen = next(backend for backend in backends if backend.name == spec.backend)
+    problem = chosen.problem(spec.shape, spec.threads)
+    if problem is not None:
+        raise MissingComponentError(f"kernel {spec.backend} cannot run: {problem}", problem.cure)
+    if chosen is KtRawInt4:
+        return KtRawInt4(spec.threads, spec.subpools)
+    return chosen(spec.threads)  # type: ignore[call-arg]
+
+
+def _residency(spec: CampaignSpec, backend: ExpertMLP, cache_bytes: int, free_bytes: int) -> Residency:
+    if backend.device == "cuda":
+        cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        free_bytes = torch.cuda.mem_get_info()[0]
+    layer_bytes = spec.shape.experts * backend.bytes_per_expert(spec.shape)
+    return choose_residency(layer_bytes, cache_bytes, free_bytes, spec.resident_bytes)
+
+
+def _plan(
+    spec: CampaignSpec,
+    border: int | None,
+    max_tokens: int,
+    time_us: Callable[[Call], float],
+    seconds: float,
+) -> tuple[tuple[Call, ...], list[str]]:
+    """The calls to time and a note on what was thinned."""
+    if spec.only_extra:
+        return spec.extra_calls, []
+
+    def quartile_us(call: Call) -> float:
+        return float(np.quantile([time_us(call) for _ in range(PROBE_SAMPLES)], 0.25))
+
+    prices = price_regimes(spec.shape, border, quartile_us)
+    calls, note = affordable_calls(spec, border, prices, seconds)
+    return tuple(call for call in calls if call.tokens <= max_tokens), [note] if note else []
+
+
+def _most_tokens(spec: CampaignSpec, hint: int | None) -> int:
+    # Memory for the largest call is set aside before the border is known: plan for both outcomes.
+    probe = 0 if hint is None else 2 * hint + 2
+    planned = spec.extra_calls
+    if not spec.only_extra:
+        planned = (*all_calls(spec, None, 0), *all_calls(spec, hint, 0))
+    return max(probe, *(call.tokens for call in planned))
+
+
+def _sampler(
+    spec: CampaignSpec, backend: ExpertMLP, layers: int, max_tokens: int, generator: np.random.Generator
+) -> Callable[[Call], float]:
+    """Time of one call on experts and a layer drawn anew."""
+    device = backend.device
+    drawn = torch.Generator().manual_seed(spec.seed)
+    inputs = torch.randn(max_tokens, spec.shape.hidden_size, generator=drawn).to(torch.bfloat16).to(device)
+    weights = torch.full((max_tokens, spec.shape.top_k), 1.0 / spec.shape.top_k)
+    stopwatch: Stopwatch = cuda_graph_stopwatch() if device == "cuda" else wall_clock
+
+    def sample(call: Call) -> float:
+        ids = torch.from_numpy(routing(call, spec.shape, generator))
+        layer = int(generator.integers(layers))
+        return stopwatch(backend.bound(layer, inputs[: call.tokens], ids, weights[: call.tokens]))
+
+    return sample
+
+
+def _probe(spec: CampaignSpec, hint: int, time_us: Callable[[Call], float], results: ResultFile) -> Border:
+    """Four experts with eight rows each (fewer where the hint leaves no room), in ever other calls."""
+    rows = (max(1, min(8, hint)),) * min(4, spec.shape.experts)
+    least = least_tokens(rows, spec.shape.top_k)
+
+    def quartile_us(tokens: int) -> float:
+        results.progress("border", 0, 1)
+        call = Call(rows, tokens, Role.GRID, "border")
+        time_us(call)  # The first call of a size may allocate.
+        return float(np.quantile([time_us(call) for _ in range(PROBE_SAMPLES)], 0.25))
+
+    return probe_border(quartile_us, hint, least, 2 * hint + 1)
+
+
+def _write_round(tally: Tally, results: ResultFile) -> None:
+    results.write(
+        "round",
+        index=len(tally.times_us),
+        kept=list(tally.kept),
+        times_us=tally.times_us[-1],
+        anchor_us=tally.anchor_us[-1],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

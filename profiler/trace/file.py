@@ -1,0 +1,168 @@
+"""Trace files: safetensors with the header's facts as metadata (schema ``placer.trace/1``)."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field, Json, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from placer.errors import BadInputError
+from placer.output import write_whole
+from placer.profiler.trace.integrity import check_trace
+from placer.profiler.trace.trace import CountTrace, TokenTrace, Trace, TraceHeader
+
+SCHEMA = "placer.trace/1"
+
+_TOKEN_TYPES = {
+    "topk_ids": "U16",
+    "request": "I32",
+    "position": "I32",
+    "phase": "U8",
+    "domain": "I16",
+    "topk_weights": "F16",
+}
+_OPTIONAL = {"domain", "topk_weights"}
+_COUNT_TYPES = {"counts": "I64", "tokens": "I64"}
+
+
+class _Metadata(BaseModel):
+    """The safetensors metadata of a trace file; every value is a string, lists are JSON."""
+
+    schema_name: Annotated[str, Field(alias="schema")]
+    model: str
+    layers: Json[list[Annotated[int, Field(ge=0, lt=2**31)]]]
+    experts: int
+    top_k: int
+    source: str
+    domains: Json[tuple[str, ...]] = ()
+    notes: Json[tuple[str, ...]] = ()
+
+    def header(self) -> TraceHeader:
+        return TraceHeader(
+            model=self.model,
+            layers=tuple(self.layers),
+            experts=self.experts,
+            top_k=self.top_k,
+            source=self.source,
+            domains=tuple(self.domains),
+            notes=tuple(self.notes),
+        )
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write ``trace`` to ``path``, whole or not at all.
+
+    Raises
+    ------
+    BadInputError
+        When the trace is unsound (see `check_trace`) or the path cannot be written.
+    """
+    check_trace(trace, "the trace to write")
+    header = trace.header
+    metadata = {
+        "schema": SCHEMA,
+        "model": header.model,
+        "layers": json.dumps(header.layers),
+        "experts": str(header.experts),
+        "top_k": str(header.top_k),
+        "source": header.source,
+        "domains": json.dumps(header.domains),
+        "notes": json.dumps(header.notes),
+    }
+    tensors = {name: np.ascontiguousarray(array) for name, array in _arrays(trace).items()}
+    write_whole(Path(path), lambda temporary: _save(tensors, temporary, metadata))
+
+
+def _save(tensors: dict[str, NDArray[Any]], path: Path, metadata: dict[str, str]) -> None:
+    try:
+        save_file(tensors, path, metadata=metadata)
+    except SafetensorError as error:
+        # Its writer reports a full disk this way; `write_whole` tells the user of an OSError.
+        raise OSError(_one_line(error)) from None
+
+
+def _arrays(trace: Trace) -> dict[str, NDArray[Any]]:
+    if isinstance(trace, CountTrace):
+        return {"counts": trace.counts, "tokens": trace.window_tokens}
+    arrays = {name: getattr(trace, name) for name in _TOKEN_TYPES}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def read_trace(path: Path) -> Trace:
+    """Read and check a trace file.
+
+    Raises
+    ------
+    BadInputError
+        When the file is missing, is no safetensors file, has another schema, or its content is unsound (see
+        `check_trace`).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise BadInputError(
+            f"{path}: no such file", "make one with 'placer trace import' or 'placer trace synth'"
+        )
+    try:
+        # The reader checks the header against the file's size and maps it: nothing is allocated by a claim.
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            header = _header(metadata, path)
+            found = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+            types = _COUNT_TYPES if "counts" in found else _TOKEN_TYPES
+            _check_types(found, types, path)
+            arrays = {name: file.get_tensor(name) for name in types if name in found}
+    except BadInputError:
+        raise
+    except Exception as error:  # the reader is foreign code and raises its own kinds
+        raise BadInputError(
+            f"{path}: not a readable trace file ({_one_line(error)})",
+            "runtime dumps and npz files are turned into one by 'placer trace import'",
+        ) from None
+    trace: Trace
+    if types is _COUNT_TYPES:
+        trace = CountTrace(header, counts=arrays["counts"], window_tokens=arrays["tokens"])
+    else:
+        trace = TokenTrace(header, **arrays)
+    check_trace(trace, str(path))
+    return trace
+
+
+def _header(metadata: dict[str, str], path: Path) -> TraceHeader:
+    found = metadata.get("schema", "")
+    name, _, version = found.partition("/")
+    if name != "placer.trace":
+        raise BadInputError(
+            f"{path}: not a trace file (its metadata holds no schema {SCHEMA!r})",
+            "make one with 'placer trace import' or 'placer trace synth'",
+        )
+    if version.split(".")[0] != "1":
+        raise BadInputError(f"{path}: schema {found!r}, this version reads {SCHEMA!r}", "update placer")
+    try:
+        return _Metadata.model_validate(metadata).header()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(
+            f"{path}: metadata field {field!r}: {first['msg']}", "import it again from the dump it came from"
+        ) from None
+
+
+def _check_types(found: dict[str, str], types: dict[str, str], path: Path) -> None:
+    for name, kind in types.items():
+        if name not in found and name not in _OPTIONAL:
+            raise BadInputError(
+                f"{path}: tensor {name!r} is missing", "import it again from the dump it came from"
+            )
+        if found.get(name, kind) != kind:
+            raise BadInputError(
+                f"{path}: tensor {name!r} is {found[name]}, expected {kind}",
+                "import it again from the dump it came from",
+            )
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,75 @@
+"""Arrays of an npz file, read without unpickling and without allocating what the file only claims."""
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+
+_FREE_BYTES = 64 * 2**20
+_MOST_INFLATION = 200
+"""Routing data compresses less than 50-fold; a large array that claims more than this is a bomb."""
+
+
+def read_arrays(path: Path, names: Iterable[str], texts: Iterable[str] = ()) -> dict[str, NDArray[Any]]:
+    """Integer arrays ``names`` and text arrays ``texts`` of an npz file, those that it holds.
+
+    Raises
+    ------
+    BadInputError
+        When the file is damaged, an array is of another kind, or claims a size that the file cannot hold.
+    """
+    kinds = {**dict.fromkeys(names, "iu"), **dict.fromkeys(texts, "U")}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {entry.filename: entry for entry in archive.infolist()}
+            return {
+                name: _read_array(archive, members[f"{name}.npy"], kind, path)
+                for name, kind in kinds.items()
+                if f"{name}.npy" in members
+            }
+    except BadInputError:
+        raise
+    except Exception as error:  # zip and npy readers raise a dozen kinds for a damaged file
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadInputError(
+            f"{path}: not a readable npz file ({reason})", "save it with numpy.savez"
+        ) from None
+
+
+def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kind: str, path: Path) -> NDArray[Any]:
+    with archive.open(entry) as stream:
+        version = np.lib.format.read_magic(stream)
+        read_header = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read_header(stream)
+        claimed_bytes = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
+        if dtype.hasobject or dtype.kind not in kind:
+            raise BadInputError(
+                f"{path}: array {entry.filename[:-4]!r} is {dtype}",
+                "save ids and counts as integers, domains as text; pickled objects are never loaded",
+            )
+        _check_claim(claimed_bytes, entry, path)
+    with archive.open(entry) as stream:
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
+
+
+def _check_claim(claimed_bytes: int, entry: zipfile.ZipInfo, path: Path) -> None:
+    """Refuse an array before it is allocated when the file cannot honestly hold it."""
+    if claimed_bytes > entry.file_size:
+        raise BadInputError(
+            f"{path}: array {entry.filename[:-4]!r} claims {claimed_bytes} bytes, "
+            f"the file holds {entry.file_size}",
+            "the file is damaged: save it again",
+        )
+    if claimed_bytes > max(_FREE_BYTES, _MOST_INFLATION * entry.compress_size):
+        raise BadInputError(
+            f"{path}: array {entry.filename[:-4]!r} inflates {entry.compress_size} bytes to {claimed_bytes}",
+            "save it uncompressed with numpy.savez if it is real",
+        )

@@ -1,0 +1,116 @@
+"""What a local search keeps per layer-step, and what a change of it costs: small float32 tables."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.solvers.layer_view import Float64s, Ints, LayerView
+from placer.solvers.problem import FixedCharge, Mask
+
+Float32s = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SideSums:
+    """Sums per layer-step that a placement determines, P numbers each, and the cost they stand for.
+
+    Turning expert e hot adds ``expert[l, e]`` to the sums of its layer, turning it cold takes it off.
+    Index E is a dummy without cost, so that a single flip is an exchange with a dummy.
+
+    Two forms. Where no charge can come or go in a way that matters, P = 1: the sum is how far the hot
+    side is ahead, and cost = sum of max(ahead, 0) + linear. Otherwise P = 2: the sums are the hot side and
+    the cold side, and charges are looked up: cost = sum of max(hot + h [hot > 0], cold + c [cold > 0]) +
+    linear. Both give a mixed layer's cost up to float32 rounding.
+
+    Attributes
+    ----------
+    expert
+        float32 [L, E + 1, P, S].
+    all_cold
+        float64 [L, P, S], sums with no hot expert, certain charges included.
+    linear_us
+        float64 [L, E + 1].
+    constant_us
+        float64 [L], to be added to get the exact cost of a layer.
+    hot_charge, cold_charge
+        float32 [L, S], charges to look up (P = 2); ``hot_least``, ``cold_least`` float32 [L, S] tell an
+        empty side from one with a member.
+    """
+
+    expert: Float32s
+    all_cold: Float64s
+    linear_us: Float64s
+    constant_us: Float64s
+    hot_charge: Float32s | None
+    cold_charge: Float32s | None
+    hot_least: Float32s | None
+    cold_least: Float32s | None
+
+    def of(self, hot: Mask) -> Float32s:
+        """Sums of the placement ``hot`` (bool [L, E]): float32 [L, P, S]."""
+        L, _, P, S = self.expert.shape
+        flat = self.expert[:, :-1].reshape(L, hot.shape[1], P * S)
+        gained = np.matmul(hot[:, None, :].astype(np.float32), flat)[:, 0].reshape(L, P, S)
+        return (self.all_cold + gained).astype(np.float32)
+
+    def cost_us(self, sums: Float32s, layer: Ints) -> Float32s:
+        """Cost of sums [..., P, S] of the layers ``layer`` (broadcast to [...]), linear part excluded: [...]."""
+        if self.hot_charge is None or self.cold_charge is None:
+            ahead = np.maximum(sums[..., 0, :], 0)
+            return np.asarray(ahead @ np.ones(ahead.shape[-1], dtype=np.float32))
+        assert self.hot_least is not None
+        assert self.cold_least is not None
+        hot, cold = sums[..., 0, :], sums[..., 1, :]
+        hot = hot + self.hot_charge[layer] * (hot > self.hot_least[layer])
+        cold = cold + self.cold_charge[layer] * (cold > self.cold_least[layer])
+        longer = np.maximum(hot, cold)
+        return np.asarray(longer @ np.ones(longer.shape[-1], dtype=np.float32))
+
+
+def side_sums(view: LayerView) -> SideSums:
+    """Choose the form and fill the tables."""
+    L, S, E = view.shape
+    hot_total, cold_total = view.hot_us.sum(axis=2), view.cold_us.sum(axis=2)
+    by_active = FixedCharge.ANY_ACTIVE
+    # A side that can never have an active member never pays an ANY_ACTIVE charge.
+    hot_charge = view.hot_fixed_us * ((hot_total > 0) | (view.hot_fixed_when is not by_active))
+    cold_charge = view.cold_fixed_us * ((cold_total > 0) | (view.cold_fixed_when is not by_active))
+    # Dropping a charge shows only when its side is empty and the charge alone is longer than the other side.
+    hot_matters = view.hot_fixed_when is by_active and bool(np.any(hot_charge > cold_total + cold_charge))
+    cold_matters = view.cold_fixed_when is by_active and bool(np.any(cold_charge > hot_total + hot_charge))
+    linear = np.concatenate([view.linear_us, np.zeros((L, 1))], axis=1)
+    dummy = np.zeros((L, 1, S), dtype=np.float32)
+    hot_table = np.concatenate([view.hot_us.transpose(0, 2, 1).astype(np.float32), dummy], axis=1)
+    cold_table = np.concatenate([view.cold_us.transpose(0, 2, 1).astype(np.float32), dummy], axis=1)
+    if not (hot_matters or cold_matters):
+        linear[:, :-1] -= view.cold_us.sum(axis=1)
+        return SideSums(
+            expert=np.ascontiguousarray((hot_table + cold_table)[:, :, None, :]),
+            all_cold=(hot_charge - cold_charge - cold_total)[:, None, :],
+            linear_us=linear,
+            constant_us=(cold_charge + cold_total).sum(axis=1),
+            hot_charge=None,
+            cold_charge=None,
+            hot_least=None,
+            cold_least=None,
+        )
+    hot_looked_up = hot_charge if view.hot_fixed_when is by_active else np.zeros((L, S))
+    cold_looked_up = cold_charge if view.cold_fixed_when is by_active else np.zeros((L, S))
+    hot_certain, cold_certain = hot_charge - hot_looked_up, cold_charge - cold_looked_up
+    return SideSums(
+        expert=np.ascontiguousarray(np.stack([hot_table, -cold_table], axis=2)),
+        all_cold=np.stack([hot_certain, cold_certain + cold_total], axis=1),
+        linear_us=linear,
+        constant_us=np.zeros(L),
+        hot_charge=hot_looked_up.astype(np.float32),
+        cold_charge=cold_looked_up.astype(np.float32),
+        hot_least=(hot_certain + _half_least(view.hot_us)).astype(np.float32),
+        cold_least=(cold_certain + _half_least(view.cold_us)).astype(np.float32),
+    )
+
+
+def _half_least(cost_us: Float64s) -> Float64s:
+    """Half the smallest positive cost of every layer-step: float64 [L, S]."""
+    least = np.where(cost_us > 0, cost_us, np.inf).min(axis=2)
+    return np.where(np.isfinite(least), least / 2, 0.0)

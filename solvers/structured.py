@@ -1,0 +1,337 @@
+"""The default solver: a proven bound and a plan from the structure of the problem, in seconds.
+
+Relaxing the budget alone separates the problem by layer; relaxing each max() as well separates the layers
+by expert. The steps, each of which may end the solve by reaching the gap:
+
+1. bound: the relaxation of budget and max(), closed by an interior-point method (`floors`);
+2. plan: tabu search inside the layers at the bound's price, one placement per layer chosen under the
+   budget (`tabu`, `layer_pool`);
+3. bound: every layer-step's count of hot experts kept whole, where that promises to help (`envelope`);
+4. plan: longer tabu and annealing runs, while they pay (`annealing`);
+5. bound: experts decided by reduced cost, counts again over the open ones (`decided`);
+6. both: the layers with the widest gap solved exactly at the price, max() kept exact (`exact_layer`);
+7. both: what is left of a small problem, as one mixed-integer program (`ilp`).
+
+Every step has a fixed length and its own seeded random numbers, so that equal inputs give equal answers
+unless the time limit cuts a step short. Where only the cold side of every layer-step matters and experts
+are equal in bytes, the optimum is a sort by cost, and step 1 finds it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from placer.solvers.annealing import AnnealingLength, anneal
+from placer.solvers.deadline import Deadline
+from placer.solvers.decided import Decided
+from placer.solvers.exact_layer import solve_layer
+from placer.solvers.floors import FloorBuilder, Floors
+from placer.solvers.ilp import solve_ilp
+from placer.solvers.layer_pool import LayerPool
+from placer.solvers.layer_view import by_layer
+from placer.solvers.problem import Mask, PlacementProblem
+from placer.solvers.repair import filled, repaired
+from placer.solvers.side_sums import side_sums
+from placer.solvers.solution import Solution, SolverStatus, relative_gap
+from placer.solvers.tabu import TabuLength, tabu_search
+
+NAME = "structured"
+QUICK = TabuLength(candidates=16, exchanges=60)
+THOROUGH = TabuLength(candidates=24, exchanges=200)
+ANNEALING = AnnealingLength(candidates=64, chains=4, turns=4000)
+ANNEALING_ROUNDS = 6
+WORTHWHILE = 0.03
+"""Share of the open gap that a round of search must close for another to follow."""
+NODES = (200, 20_000)
+"""Branch-and-bound nodes of a layer in the first and the second pass."""
+SMALL_ENTRIES = 60_000
+"""Steps x layers x experts up to which the whole problem goes to HiGHS when a gap is left."""
+
+
+def solve_structured(
+    problem: PlacementProblem,
+    *,
+    gap: float = 0.005,
+    time_limit_s: float = 30.0,
+    seed: int = 0,
+    warm_starts: Sequence[Mask] = (),
+) -> Solution:
+    """Solve ``problem`` to a proven relative ``gap`` or until ``time_limit_s`` (wall clock) is over.
+
+    Parameters
+    ----------
+    seed
+        Seeds the searches; equal inputs and seeds give equal answers unless the time limit cuts in.
+    warm_starts
+        Placements (bool [L, E]) to start from, feasible or not; the answer is never worse than a
+        feasible one among them.
+
+    Returns
+    -------
+    Solution
+        Status OPTIMAL when the gap is proven, INFEASIBLE when the layers' minima alone exceed the
+        budget, INTERRUPTED after Ctrl-C (with the best plan so far), TIME_LIMIT otherwise. ``lp_us`` is
+        the bound after step 1.
+
+    Raises
+    ------
+    ValueError
+        When a cost, charge or weight is negative or not finite.
+    """
+    deadline = Deadline(time_limit_s)
+    _check(problem)
+    if not _can_be_feasible(problem):
+        return Solution(NAME, SolverStatus.INFEASIBLE, None, None, None, None, deadline.elapsed_s())
+    solve = _Solve(problem, gap, seed, deadline)
+    # The matrices are small: threads inside BLAS cost more than they bring, and far more on a busy machine.
+    with threadpool_limits(limits=1, user_api="blas"):
+        try:
+            solve.start(warm_starts)
+            solve.run()
+        except KeyboardInterrupt:
+            if solve.plan is None:
+                return Solution(NAME, SolverStatus.NO_SOLUTION, None, None, None, None, deadline.elapsed_s())
+            return solve.solution(SolverStatus.INTERRUPTED)
+    return solve.solution(SolverStatus.OPTIMAL if solve.done() else SolverStatus.TIME_LIMIT)
+
+
+@dataclass
+class _Proof:
+    bound_us: float
+    """Best bound so far, constant excluded."""
+    relaxed_us: float | None = None
+
+
+class _Solve:
+    """The state of one solve: best plan, best bound, and the pool of layer placements."""
+
+    def __init__(self, problem: PlacementProblem, gap: float, seed: int, deadline: Deadline) -> None:
+        self.problem, self.gap, self.deadline = problem, gap, deadline
+        self.plan: Mask | None = None
+        self.objective_us = np.inf
+        self._rng = np.random.default_rng(seed)
+        self._seed = seed
+        self._proof = _Proof(-np.inf)
+
+    def start(self, warm_starts: Sequence[Mask]) -> None:
+        """Arrange the problem; take a first bound, a first plan and the warm starts."""
+        self.view = by_layer(self.problem)
+        self.builder = FloorBuilder(self.view, self.deadline)
+        self.floors = self.builder.trivial()
+        self._prove(self.floors)
+        L, _, E = self.view.shape
+        self.sums = side_sums(self.view)
+        self.pool = LayerPool(self.view)
+        self.take(repaired(self.view, np.zeros((L, E), dtype=bool), self.floors.reduced_us))
+        self.take(self._greedy(self.floors))
+        for pure in (np.zeros((L, E), dtype=bool), np.ones((L, E), dtype=bool)):
+            allowed = np.flatnonzero(self.view.may_be_hot if pure[0, 0] else self.view.may_be_cold)
+            self.pool.add(allowed, pure[allowed], self.view.cost_us(pure)[allowed])
+        for warm in warm_starts:
+            self.take(repaired(self.view, np.asarray(warm, dtype=bool), self.floors.reduced_us))
+
+    def run(self) -> None:
+        """Go through the steps until the gap is proven, the time is up or nothing is left to try."""
+        for step in (
+            self._relax,
+            self._search_quickly,
+            self._count,
+            self._search_longer,
+            self._solve_layers,
+            self._solve_small,
+        ):
+            if self.done() or self.deadline.passed():
+                return
+            step()
+
+    def done(self) -> bool:
+        """Whether the gap asked for is proven."""
+        changeable = abs(self.objective_us - self.problem.constant_us)
+        # Below this a difference is rounding in the objective itself.
+        rounding = 1e-9 * max(changeable, float(self.view.magnitude_us.sum()) * 1e-3)
+        return self.objective_us - self._bound_us() <= max(self.gap * changeable, rounding)
+
+    def solution(self, status: SolverStatus) -> Solution:
+        """The answer as it stands."""
+        # A bound above the objective can only be rounding.
+        bound = min(self._bound_us(), self.objective_us)
+        relaxed = self._proof.relaxed_us
+        return Solution(
+            solver=NAME,
+            status=status,
+            hot=self.plan,
+            objective_us=self.objective_us,
+            bound_us=bound,
+            gap=relative_gap(self.objective_us, bound, self.problem.constant_us),
+            seconds=self.deadline.elapsed_s(),
+            lp_us=None if relaxed is None else relaxed + self.problem.constant_us,
+        )
+
+    def take(self, plan: Mask | None) -> None:
+        """Keep ``plan`` if it is feasible and the best; offer its layers to the pool."""
+        if plan is None or not self.problem.is_feasible(plan):
+            return
+        self.pool.add_plan(plan)
+        objective = self.problem.objective_us(plan)
+        if objective < self.objective_us:
+            self.plan, self.objective_us = plan.copy(), objective
+
+    def _bound_us(self) -> float:
+        return self._proof.bound_us + self.problem.constant_us
+
+    def _prove(self, floors: Floors) -> None:
+        self._proof.bound_us = max(self._proof.bound_us, floors.bound_us)
+
+    def _enough(self, floors: Floors) -> bool:
+        # The plan in hand already meets this bound: no need to polish it.
+        return self.objective_us - self.problem.constant_us - floors.bound_us <= 0.5 * self.gap * abs(floors.bound_us)
+
+    def _greedy(self, floors: Floors) -> Mask:
+        return filled(
+            self.view, repaired(self.view, floors.reduced_us < 0, floors.reduced_us), floors.reduced_us
+        )
+
+    def _relax(self) -> None:
+        self.floors = self.builder.relaxed(self.floors, columns=False, enough=self._enough)
+        self._prove(self.floors)
+        self._proof.relaxed_us = self._proof.bound_us
+        self.take(self._greedy(self.floors))
+
+    def _search_quickly(self) -> None:
+        self._tabu(self.floors.fraction > 0.5, QUICK)
+
+    def _count(self) -> None:
+        if not self.builder.columns_promise():
+            return
+        counted = self.builder.relaxed(self.floors, columns=True, enough=self._enough)
+        if counted.bound_us > self.floors.bound_us:
+            self.floors = counted
+            self._prove(counted)
+            self.take(self._greedy(counted))
+            if not self.done():
+                self._tabu(counted.fraction > 0.5, QUICK)
+
+    def _search_longer(self) -> None:
+        self._tabu(self.pool.best_at(self.floors.price), THOROUGH)
+        for _ in range(ANNEALING_ROUNDS):
+            if self.done() or self.deadline.passed():
+                return
+            before = self.objective_us
+            self._anneal()
+            self._tabu(self.pool.best_at(self.floors.price), THOROUGH)
+            if self.plan is not None:
+                self._tabu(self.plan, QUICK)
+            if before - self.objective_us < WORTHWHILE * (self.objective_us - self._bound_us()):
+                return
+
+    def _tabu(self, start: Mask, length: TabuLength) -> None:
+        tabu_search(
+            self.view,
+            self.sums,
+            self.pool,
+            start,
+            self.floors.reduced_us,
+            self.floors.price,
+            length,
+            self._rng,
+            self.deadline,
+        )
+        self.take(self.pool.choose(self.floors.price))
+
+    def _anneal(self) -> None:
+        price = self.floors.price
+        anneal(
+            self.view,
+            self.sums,
+            self.pool,
+            self.pool.best_at(price),
+            self.floors.reduced_us,
+            price,
+            self.pool.floor_at(price) - self.floors.layer_us,
+            ANNEALING,
+            self._rng,
+            self.deadline,
+        )
+        self.take(self.pool.choose(price))
+
+    def _solve_layers(self) -> None:
+        """Bound every layer at the price that suits the plans found, then solve the widest gaps exactly."""
+        price = self.pool.price(self.floors.price)
+        floors = self.builder.at_price(price, columns=self.builder.columns_promise(), floors=self.floors)
+        self._prove(floors)
+        cutoff = self.pool.floor_at(price)
+        decided = self.builder.decided(floors, cutoff)
+        if self.builder.columns_promise(decided) and not self.deadline.passed():
+            floors, decided = self.builder.within(floors, decided, cutoff)
+            self._prove(floors)
+        self.floors = floors
+        best = self.pool.best_at(price)
+        closed = np.zeros(len(cutoff), dtype=bool)
+        for nodes in NODES:
+            for layer in np.argsort(floors.layer_us - cutoff, kind="stable"):
+                if self.done() or self.deadline.passed():
+                    return
+                if closed[layer] or cutoff[layer] - floors.layer_us[layer] <= self._layer_gap_us():
+                    continue
+                closed[layer] = self._solve_layer(int(layer), decided, best[layer], float(cutoff[layer]), nodes)
+        if self.plan is not None and not self.done():
+            self._tabu(self.plan, QUICK)
+
+    def _layer_gap_us(self) -> float:
+        """What a layer may leave open: a share of the gap asked for."""
+        return 0.2 * self.gap * abs(self.objective_us - self.problem.constant_us) / self.view.shape[0] + 1e-9
+
+    def _solve_layer(self, layer: int, decided: Decided, start: Mask, cutoff_us: float, nodes: int) -> bool:
+        floors = self.floors
+        exact = solve_layer(
+            self.view,
+            layer,
+            decided,
+            floors.price,
+            start,
+            gap=self._layer_gap_us(),
+            nodes=nodes,
+            time_limit_s=self.deadline.left_s(),
+        )
+        layer_us = floors.layer_us.copy()
+        pure = self.builder.pure_at(floors.price)[layer]
+        layer_us[layer] = max(layer_us[layer], min(exact.floor_us, cutoff_us, pure))
+        self.floors = self.builder.with_layers(floors, layer_us)
+        self._prove(self.floors)
+        if exact.hot is not None and not np.array_equal(exact.hot, start):
+            plan = self.pool.best_at(floors.price)
+            plan[layer] = exact.hot
+            self.pool.add_plan(plan)
+            self.take(self.pool.choose(floors.price))
+        return exact.closed
+
+    def _solve_small(self) -> None:
+        S, L, E = self.problem.shape
+        if S * L * E > SMALL_ENTRIES:
+            return
+        whole = solve_ilp(self.problem, solver="highs", gap=self.gap, time_limit_s=self.deadline.left_s())
+        self.take(whole.hot)
+        if whole.bound_us is not None:
+            self._proof.bound_us = max(self._proof.bound_us, whole.bound_us - self.problem.constant_us)
+
+
+def _can_be_feasible(problem: PlacementProblem) -> bool:
+    """Whether any placement keeps the layers' bounds and the budget."""
+    E = problem.shape[2]
+    least = np.clip(problem.min_hot, 0, None)
+    if np.any(least > np.clip(problem.max_hot, None, E)):
+        return False
+    return int((problem.expert_bytes * least).sum()) <= problem.budget_bytes
+
+
+def _check(problem: PlacementProblem) -> None:
+    for name in ("hot_us", "cold_us", "hot_fixed_us", "cold_fixed_us", "weight"):
+        values = getattr(problem, name)
+        if not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise ValueError(f"{name} holds negative or non-finite values")
+    if not np.all(np.isfinite(problem.linear_us)):
+        raise ValueError("linear_us holds non-finite values")
+    if np.any(problem.expert_bytes <= 0):
+        raise ValueError("expert_bytes must be positive")

@@ -1,0 +1,271 @@
+"""The command line on a small model: exit codes, one clear line for bad input, no partial file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from placer.cli import main
+from tiny_model import TINY_CONFIG
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr)."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        code = caught.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return runner
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tiny model, a trace, and a profile timed on this machine with torch's kernel."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(TINY_CONFIG))
+    random = np.random.default_rng(0)
+    # Squared keys skew the choice towards low ids; 40 requests of 50 tokens.
+    keys = random.random((2000, 4, 8)) * (1 + np.arange(8))
+    topk = np.argsort(keys, axis=2)[:, :, :2].astype(np.uint8)
+    np.savez(folder / "ids.npz", topk=topk, offsets=np.arange(0, 2001, 50))
+    with pytest.MonkeyPatch.context() as patch:
+        for arguments in (
+            ["trace", "import", folder / "ids.npz", "--model", folder / "model", "-o", folder / "trace.safetensors"],
+            [
+                "profile",
+                "--model",
+                folder / "model",
+                "--cpu-kernel",
+                "torch",
+                "--gpu",
+                "rtx-4090",
+                "--threads",
+                1,
+                "--max-seconds",
+                20,
+                "-o",
+                folder / "profile.json",
+            ],
+        ):
+            patch.setattr("sys.argv", ["placer", *map(str, arguments)])
+            with pytest.raises(SystemExit) as caught:
+                main()
+            assert caught.value.code == 0
+    return folder
+
+
+def solve_arguments(job: Path, output: Path, **changes: object) -> list[object]:
+    options: dict[str, Any] = {
+        "--model": job / "model",
+        "--trace": job / "trace.safetensors",
+        "--profile": job / "profile.json",
+        "--hbm-budget": "4GiB",
+        "--prompt-tokens": 64,
+        "--output-tokens": 32,
+        "--concurrency": 4,
+        "-o": output,
+        **{("--" + name.replace("_", "-")): value for name, value in changes.items()},
+    }
+    return ["solve", *(part for option in options.items() for part in option)]
+
+
+def test_the_whole_job(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json"))
+    assert code == 0
+    assert "experts hot" in err
+    placement = json.loads((tmp_path / "placement.json").read_text())
+    assert placement["schema"] == "placer.placement/1"
+    assert sum(placement["hbm"]["ledger"].values()) == 4 * 2**30
+    code, out, _ = run(
+        "evaluate",
+        tmp_path / "placement.json",
+        "--model",
+        job / "model",
+        "--trace",
+        job / "trace.safetensors",
+        "--profile",
+        job / "profile.json",
+        "--json",
+    )
+    assert code == 0
+    document = json.loads(out)
+    assert set(document["step_us"]) == {
+        "plan",
+        "frequency",
+        "frequency_per_layer",
+        "uniform",
+        "front_loading",
+        "random",
+    }
+    assert document["coverage"]["uniform_null"] == pytest.approx(placement["hot_total"] / 32)
+    # A plan timed with torch's kernel is not exported for a runtime that runs another.
+    code, _, err = run("export", tmp_path / "placement.json", "-o", tmp_path / "out")
+    assert code == 2
+    assert "torch" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_same_command_gives_the_same_placement(job: Path, run: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run(*solve_arguments(job, tmp_path / name))[0] == 0
+    one, two = (json.loads((tmp_path / name).read_text()) for name in ("one", "two"))
+    for document in (one, two):
+        del document["created"], document["solver"]["seconds"]
+    assert one == two
+
+
+def test_json_goes_to_stdout_alone(job: Path, run: Run, tmp_path: Path) -> None:
+    code, out, _ = run(*solve_arguments(job, tmp_path / "placement.json"), "--json")
+    assert code == 0
+    assert json.loads(out) == json.loads((tmp_path / "placement.json").read_text())
+    code, out, _ = run("inspect", "--model", job / "model", "--json")
+    assert code == 0
+    assert json.loads(out)["experts"] == 8
+
+
+def test_without_a_trace(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", trace="none"))
+    assert code == 0
+    assert "routing is assumed uniform" in err
+    placement = json.loads((tmp_path / "placement.json").read_text())
+    assert placement["solver"]["gap"] is None
+    assert placement["null_reasons"]["solver.gap"]
+
+
+def test_nothing_fits(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", hbm_budget="1GiB"))
+    assert code == 3
+    assert "breaks at line" in err
+    assert not (tmp_path / "placement.json").exists()
+
+
+def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", host_memory="1MiB"))
+    assert code == 3
+    assert "host memory" in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hbm_budget": "-4GiB"}, "not a positive size"),
+        ({"hbm_budget": "4"}, "not a positive size"),
+        ({"hbm_budget": "900GiB"}, "more than the"),
+        ({"hbm_budget": "120%"}, "more than the whole"),
+        ({"model": "nowhere"}, "nowhere"),
+        ({"trace": "nowhere"}, "nowhere"),
+        ({"profile": "nowhere"}, "nowhere"),
+        ({"max_running": "many"}, "--max-running"),
+        ({"max_running": "0"}, "--max-running"),
+        ({"min_kv_tokens": -5}, "--min-kv-tokens"),
+        ({"kv_dtype": "fp4"}, "--kv-dtype"),
+        ({"solver": "glpk"}, "--solver"),
+        ({"gap": 7}, "--gap"),
+        ({"gap": "nan"}, "--gap"),
+        ({"time_limit": "nan"}, "--time-limit"),
+        ({"output_tokens": 0}, "--output-tokens"),
+        ({"output_tokens": 100_000}, "context"),
+        ({"slo_tpot": -1}, "--slo-tpot"),
+        ({"slo_ttft": "nan"}, "--slo-ttft"),
+        ({"tp": 2}, "made for tp 1, not 2"),
+        ({"tp": 0}, "--tp"),
+    ],
+)
+def test_bad_input_gives_one_clear_line(
+    job: Path, run: Run, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", **changes))
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) <= 2
+    assert not (tmp_path / "placement.json").exists()
+
+
+def test_an_output_that_cannot_be_written(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "nowhere" / "placement.json"))
+    assert code == 2
+    assert "cannot write" in err
+
+
+def test_a_trace_of_another_model(job: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(json.dumps({**TINY_CONFIG, "num_hidden_layers": 6}))
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", model=tmp_path / "other"))
+    assert code == 2
+    assert "layers" in err
+
+
+def test_a_profile_of_other_shapes(job: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(json.dumps({**TINY_CONFIG, "moe_intermediate_size": 256}))
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", model=tmp_path / "other"))
+    assert code == 2
+    assert "expert width" in err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace('"fixed_us": ', '"fixed_us": NaN, "was": ', 1),
+        lambda text: text.replace('"tile": ', '"tile": 0, "was": ', 1),
+        lambda text: text.replace("placer.profile/1", "placer.profile/9"),
+        lambda text: text.replace('"cpu"', '"gone"', 1),
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "\x00",
+    ],
+)
+def test_a_damaged_profile(job: Path, run: Run, tmp_path: Path, damage: Callable[[str], str]) -> None:
+    (tmp_path / "profile.json").write_text(damage((job / "profile.json").read_text()))
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", profile=tmp_path / "profile.json"))
+    assert code == 2
+    assert "profile" in err
+
+
+def test_an_unknown_gpu(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(
+        "profile", "--model", job / "model", "--gpu", "voodoo-2", "-o", tmp_path / "profile.json"
+    )
+    assert code == 2
+    assert "rtx-4090" in err
+
+
+def test_a_missing_gpu(job: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, _, err = run("profile", "--model", job / "model", "-o", tmp_path / "profile.json")
+    assert code == 4
+    assert "--gpu" in err
+
+
+def test_unknown_flags_and_commands_are_usage_errors(run: Run) -> None:
+    assert run("solve", "--bogus")[0] == 2
+    assert run("nonsense")[0] == 2
+
+
+def test_an_interrupt_exits_130(job: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("placer.planning.plan", interrupted)
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json"))
+    assert code == 130
+    assert "nothing was written" in err
+    assert not (tmp_path / "placement.json").exists()
+
+
+def test_gpu_names_can_be_listed(run: Run) -> None:
+    code, out, _ = run("hardware", "--list")
+    assert code == 0
+    assert "h100-sxm" in out.splitlines()

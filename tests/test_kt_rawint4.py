@@ -1,0 +1,97 @@
+"""kt-kernel's RAWINT4 against the float32 sum over the same dequantised weights, and what it must refuse."""
+
+import importlib.util
+
+import pytest
+import torch
+from placer.kernels.backends import choose_cpu_backend
+from placer.kernels.cores import usable_cores
+from placer.kernels.expert_mlp import SKIP, reference_forward
+from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.int4 import random_int4
+from placer.kernels.kt_rawint4 import KtRawInt4
+
+from placer.errors import MissingComponentError
+
+pytestmark = [
+    pytest.mark.runtime,
+    pytest.mark.skipif(
+        importlib.util.find_spec("kt_kernel") is None,
+        reason="kt-kernel is not installed (pip install --no-deps)",
+    ),
+]
+
+SHAPE = ExpertShape(hidden_size=256, expert_intermediate_size=128, experts=8, top_k=4)
+BORDER = 8
+"""4·E/k tokens: RAWINT4 changes its algorithm above this."""
+PRECISION = 0.02
+"""RAWINT4 rounds activations to int8: 0.012-0.013 relative on random weights."""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> KtRawInt4:
+    if usable_cores() < 2:
+        pytest.skip("kt-kernel spins one thread more than it is given: it needs two cores")
+    backend = KtRawInt4(threads=1)
+    backend.load(SHAPE, 2, random_int4(SHAPE, seed=5), max_tokens=64)
+    return backend
+
+
+def random_call(tokens: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(tokens, SHAPE.hidden_size, generator=generator).to(torch.bfloat16)
+    ids = torch.stack([torch.randperm(SHAPE.experts, generator=generator) for _ in range(tokens)])
+    return x, ids[:, : SHAPE.top_k].contiguous(), torch.rand(tokens, SHAPE.top_k, generator=generator)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("tokens", [1, 3, BORDER, BORDER + 1, 33])
+def test_agrees_with_the_reference_on_both_sides_of_its_border(
+    loaded: KtRawInt4, tokens: int, layer: int
+) -> None:
+    weights = random_int4(SHAPE, seed=5)
+    x, ids, gate_weights = random_call(tokens, seed=tokens)
+    expected = reference_forward(lambda e: weights(layer, e).dequantise(), x, ids, gate_weights)
+    found = loaded.forward(layer, x, ids, gate_weights).float()
+    assert float((found - expected).norm() / expected.norm()) < PRECISION
+
+
+def test_skipped_slots_add_nothing(loaded: KtRawInt4) -> None:
+    weights = random_int4(SHAPE, seed=5)
+    x, ids, gate_weights = random_call(12, seed=1)
+    ids[:, 1] = SKIP
+    ids[3] = SKIP
+    out = loaded.forward(0, x, ids, gate_weights).float()
+    assert torch.all(out[3] == 0)
+    expected = reference_forward(lambda e: weights(0, e).dequantise(), x, ids, gate_weights)
+    assert float((out - expected).norm() / expected.norm()) < PRECISION
+
+
+def test_the_variant_names_the_class_that_runs(loaded: KtRawInt4) -> None:
+    assert "MOE" in loaded.variant()
+    assert loaded.version().startswith("kt-kernel ")
+
+
+def test_sizes_that_it_would_overrun_are_refused_by_name() -> None:
+    with pytest.raises(
+        MissingComponentError, match=r"2880 is not a multiple of 128.*out of the bounds"
+    ) as caught:
+        choose_cpu_backend("kt", ExpertShape(2880, 2880, 32, 4))
+    assert "--cpu-kernel torch" in caught.value.hint
+
+
+def test_as_many_threads_as_cores_are_refused() -> None:
+    with pytest.raises(MissingComponentError, match="one more thread spinning"):
+        choose_cpu_backend("kt", SHAPE, threads=usable_cores())
+
+
+def test_auto_takes_it_where_it_runs() -> None:
+    if usable_cores() < 2:
+        pytest.skip("kt-kernel needs two cores")
+    backend, _ = choose_cpu_backend("auto", SHAPE, threads=1)
+    assert backend is KtRawInt4
+
+
+def test_the_border_is_said_to_lie_at_four_times_experts_over_top_k() -> None:
+    assert KtRawInt4.border_hint(SHAPE) == BORDER
+    assert KtRawInt4.border_hint(ExpertShape(2048, 768, 128, 8)) == 64

@@ -1,0 +1,122 @@
+"""Memory levels: which settings are tried, and what an impossible request is told."""
+
+from pathlib import Path
+
+import pytest
+from placer.errors import BadInputError, InfeasibleError
+from placer.hbm import expert_share_bytes
+from placer.level import Level, chunk_grid, levels, running_grid
+from placer.model.spec import ModelSpec
+from placer.units import GIB
+from placer.workload import Workload
+from tiny_model import tiny_model
+
+WORKLOAD = Workload(prompt_tokens=512, output_tokens=128, concurrency=6)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def every_level(
+    model: ModelSpec,
+    workload: Workload = WORKLOAD,
+    *,
+    budget_bytes: int = 8 * GIB,
+    max_running: int | None = None,
+    min_kv_tokens: int = 0,
+    kv_dtypes: tuple[str, ...] = ("bf16",),
+) -> tuple[Level, ...]:
+    return levels(
+        model,
+        workload,
+        tp=1,
+        budget_bytes=budget_bytes,
+        max_running=max_running,
+        min_kv_tokens=min_kv_tokens,
+        kv_dtypes=kv_dtypes,
+    )
+
+
+def test_running_requests_are_powers_of_two_and_the_clients() -> None:
+    assert running_grid(1) == (1,)
+    assert running_grid(6) == (1, 2, 4, 6)
+    assert running_grid(64) == (1, 2, 4, 8, 16, 32, 64)
+
+
+def test_no_chunk_exceeds_the_prompt_by_more_than_one_step() -> None:
+    assert chunk_grid(512, 4) == (512,)
+    assert chunk_grid(1024, 4) == (512, 1024)
+    assert chunk_grid(8192, 4) == (1024, 2048, 4096, 8192)
+    assert chunk_grid(100_000, 4) == (8192,)
+
+
+def test_no_chunk_is_smaller_than_the_decode_batch() -> None:
+    assert chunk_grid(512, 600) == (1024,)
+    assert chunk_grid(512, 10_000) == (10_000,)
+
+
+def test_each_level_holds_the_kv_of_its_running_requests(tiny: ModelSpec) -> None:
+    for level in every_level(tiny):
+        assert level.settings.kv_tokens == level.settings.max_running_requests * 640
+        spare = level.ledger.unused_bytes - level.room_experts * expert_share_bytes(tiny, 1)
+        assert spare >= 0
+
+
+def test_least_kv_tokens_are_kept(tiny: ModelSpec) -> None:
+    assert {level.settings.kv_tokens for level in every_level(tiny, min_kv_tokens=50_000)} == {50_000}
+
+
+def test_more_kv_never_leaves_room_for_more_experts(tiny: ModelSpec) -> None:
+    budget = int(3.2 * GIB)
+    rooms = [
+        every_level(tiny, budget_bytes=budget, max_running=1, min_kv_tokens=tokens)[0].room_experts
+        for tokens in (1_000, 10_000, 20_000)
+    ]
+    assert rooms == sorted(rooms, reverse=True)
+
+
+def test_an_impossible_budget_names_the_line_and_what_would_fit(tiny: ModelSpec) -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, budget_bytes=2 * GIB)
+    assert caught.value.exit_code == 3
+    assert "breaks at line 'fragmentation'" in caught.value.what
+    assert "--hbm-budget of at least" in caught.value.hint
+
+
+def test_the_budget_that_is_advised_fits(tiny: ModelSpec) -> None:
+    # At one running request of 640 tokens every line but the experts is known, so the sum is the answer.
+    least = every_level(tiny, max_running=1)[0].ledger
+    needed = least.budget_bytes - least.unused_bytes
+    assert every_level(tiny, budget_bytes=needed, max_running=1)[0].room_experts == 0
+    with pytest.raises(InfeasibleError):
+        every_level(tiny, budget_bytes=needed - 1, max_running=1)
+
+
+def test_a_pool_that_is_too_large_is_told_how_many_tokens_fit(tiny: ModelSpec) -> None:
+    budget = int(3.2 * GIB)
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, budget_bytes=budget, max_running=1, min_kv_tokens=10_000_000)
+    assert "kv_pool" in caught.value.what
+    advised = int(caught.value.hint.split("--min-kv-tokens of at most ")[1].split(";")[0].replace(",", ""))
+    assert every_level(tiny, budget_bytes=budget, max_running=1, min_kv_tokens=advised)
+
+
+def test_a_request_beyond_the_context_is_refused(tiny: ModelSpec) -> None:
+    with pytest.raises(BadInputError, match="context"):
+        every_level(tiny, Workload(4000, 200, 1))
+
+
+def test_tp_that_cuts_fp8_blocks_is_refused(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    with pytest.raises(BadInputError, match="128"):
+        levels(
+            model,
+            WORKLOAD,
+            tp=2,
+            budget_bytes=8 * GIB,
+            max_running=None,
+            min_kv_tokens=0,
+            kv_dtypes=("bf16",),
+        )

@@ -1,0 +1,97 @@
+"""Costs of a level's steps, worked out by hand on one layer."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from placer.hbm import ServerSettings
+from placer.level_cost import StepCosts, level_costs, placement_problem, step_costs
+from placer.profiler.steps import StepKind, Steps
+from placer.workload import Workload
+from tiny_model import tiny_cost, tiny_model
+
+SETTINGS = ServerSettings(max_running_requests=2, kv_tokens=64, chunk_tokens=16, kv_dtype="bf16")
+WORKLOAD = Workload(prompt_tokens=16, output_tokens=8, concurrency=2)
+
+
+def steps(rows: list[int], tokens: int, kind: StepKind = StepKind.DECODE) -> Steps:
+    """One step of four equal layers."""
+    return Steps(np.array([[rows] * 4], dtype=np.int32), np.array([tokens]), kind)
+
+
+def hot_first(count: int) -> np.ndarray:
+    hot = np.zeros((4, 8), dtype=bool)
+    hot[:, :count] = True
+    return hot
+
+
+def costs(tmp_path: Path, rows: list[int], heaviest_factor: float = 0.0) -> StepCosts:
+    cost = tiny_cost(heaviest_factor=heaviest_factor)
+    return step_costs(tiny_model(tmp_path), cost, steps(rows, 2), SETTINGS, WORKLOAD, 1)
+
+
+def test_a_layer_takes_the_longer_side(tmp_path: Path) -> None:
+    # Two tokens of top-2: experts 0, 1 and 7 with 1, 1 and 2 rows.
+    made = costs(tmp_path, [1, 1, 0, 0, 0, 0, 0, 2])
+    # All cold: 20 + 110 + 110 + 120. The GPU part is skipped.
+    assert made.layer_us(hot_first(0)).tolist() == [[360.0] * 4]
+    # Experts 0 to 3 hot: hot 5 + 3 + 3, cold 20 + 120.
+    assert made.layer_us(hot_first(4)).tolist() == [[140.0] * 4]
+    # All hot: hot 5 + 3 + 3 + 4 = 15, yet the CPU is still submitted and synced: 20.
+    assert made.layer_us(hot_first(8)).tolist() == [[20.0] * 4]
+
+
+def test_a_hot_expert_without_rows_still_starts_the_gpu_part(tmp_path: Path) -> None:
+    made = costs(tmp_path, [0, 0, 0, 0, 0, 0, 2, 2])
+    hot_us, cold_us = made.side_us(hot_first(4))
+    assert hot_us.tolist() == [[5.0] * 4]
+    assert cold_us.tolist() == [[260.0] * 4]
+
+
+def test_the_heaviest_cold_expert_can_bound_the_cold_side(tmp_path: Path) -> None:
+    made = costs(tmp_path, [1, 1, 0, 0, 0, 0, 0, 2], heaviest_factor=4.0)
+    # max(110 + 110 + 120, 4 · 120) + 20
+    assert made.layer_us(hot_first(0)).tolist() == [[500.0] * 4]
+
+
+def test_a_step_adds_the_base(tmp_path: Path) -> None:
+    made = costs(tmp_path, [1, 1, 0, 0, 0, 0, 0, 2])
+    # Four layers of 10 µs fixed kernels; bytes cost next to nothing on this GPU.
+    assert made.base_us == pytest.approx(40.0, abs=0.1)
+    assert made.step_us(hot_first(0))[0] == pytest.approx(40.0 + 4 * 360.0, abs=0.1)
+
+
+def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Path) -> None:
+    model, cost = tiny_model(tmp_path), tiny_cost()
+    made = level_costs(
+        model,
+        cost,
+        steps([1, 1, 0, 0, 0, 0, 0, 2], 2),
+        steps([4, 4, 4, 4, 4, 4, 4, 4], 16, StepKind.PREFILL),
+        SETTINGS,
+        WORKLOAD,
+        1,
+    )
+    # A decode step yields two tokens; a prompt of 16 tokens, one chunk, is paid by 8 output tokens.
+    decode = (40.0 + 4 * 360.0) / 2
+    prefill = (40.0 + 4 * (20 + 8 * 140)) / 8
+    assert made.output_token_us(hot_first(0)) == pytest.approx(decode + prefill, rel=1e-3)
+
+
+def test_the_problem_has_the_same_objective(tmp_path: Path) -> None:
+    model, cost = tiny_model(tmp_path), tiny_cost()
+    made = level_costs(
+        model,
+        cost,
+        steps([1, 1, 0, 0, 0, 0, 0, 2], 2),
+        steps([4, 4, 4, 4, 4, 4, 4, 4], 16, StepKind.PREFILL),
+        SETTINGS,
+        WORKLOAD,
+        1,
+    )
+    problem = placement_problem(model, made, room_experts=16, tp=1, linear_us=None, name="tiny")
+    for count in (0, 4):
+        hot = hot_first(count)
+        assert problem.objective_us(hot) == pytest.approx(made.output_token_us(hot), rel=1e-6)
+        assert problem.is_feasible(hot)
+    assert not problem.is_feasible(hot_first(5))

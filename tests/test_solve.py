@@ -1,0 +1,151 @@
+"""The joint decision on a small model: right on cases a reader can check, safe on all others."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from placer.errors import BadInputError, InfeasibleError
+from placer.hbm import expert_share_bytes
+from placer.level import levels
+from placer.model.spec import ModelSpec
+from placer.profiler.cost import CostModel
+from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
+from placer.solve import Solved, SolveRequest, solve
+from placer.untraced import solve_untraced
+from placer.workload import Workload
+from tiny_model import line, tiny_cost, tiny_model
+
+WORKLOAD = Workload(prompt_tokens=64, output_tokens=32, concurrency=4)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def routed(model: ModelSpec, choose: Callable[[np.random.Generator, int], list[int]]) -> TokenTrace:
+    """A trace of 24 requests, 16 prompt and 48 output tokens each; ``choose`` routes a token in a layer."""
+    random = np.random.default_rng(5)
+    requests, length = 24, 64
+    L = len(model.moe_layers)
+    ids = np.array(
+        [[choose(random, layer) for layer in range(L)] for _ in range(requests * length)], dtype=np.uint16
+    )
+    return TokenTrace(
+        header=TraceHeader(model.name, model.moe_layers, model.experts, model.top_k, "made up"),
+        topk_ids=ids,
+        request=np.repeat(np.arange(requests, dtype=np.int32), length),
+        position=np.tile(np.arange(length, dtype=np.int32), requests),
+        phase=np.tile(np.array([Phase.PREFILL] * 16 + [Phase.DECODE] * 48, dtype=np.uint8), requests),
+    )
+
+
+def last_two(random: np.random.Generator, _layer: int) -> list[int]:
+    """Nine tokens in ten take experts 6 and 7."""
+    return [6, 7] if random.random() < 0.9 else random.choice(6, size=2, replace=False).tolist()
+
+
+def room_for(model: ModelSpec, experts: int) -> int:
+    """The budget in which one running request leaves room for so many hot experts."""
+    level = levels(
+        model,
+        WORKLOAD,
+        tp=1,
+        budget_bytes=64 * 2**30,
+        max_running=1,
+        min_kv_tokens=0,
+        kv_dtypes=("bf16",),
+    )[0]
+    return 64 * 2**30 - level.ledger.unused_bytes + experts * expert_share_bytes(model, 1)
+
+
+def solved(model: ModelSpec, trace: TokenTrace, cost: CostModel | None = None, **changes: object) -> Solved:
+    request = SolveRequest(WORKLOAD, room_for(model, 8), max_running=1)
+    return solve(model, trace, cost or tiny_cost(), replace(request, **changes))  # type: ignore[arg-type]
+
+
+def test_skewed_routing_puts_the_busy_experts_on_the_gpu(tiny: ModelSpec) -> None:
+    answer = solved(tiny, routed(tiny, last_two))
+    # Room for eight experts, and the same two of each of four layers are the busy ones.
+    assert np.flatnonzero(answer.hot.any(axis=0)).tolist() == [6, 7]
+    assert answer.hot.sum() == 8
+    assert answer.coverage == pytest.approx(0.9, abs=0.03)
+    assert answer.uniform_null == 0.25
+    # The runtime's default holds experts 0 and 1 and serves nearly all from the CPU.
+    assert answer.prediction.decode_step_ms < 0.5 * answer.baselines["uniform"].decode_step_ms
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "cbc"])
+def test_every_solver_returns_the_same_plan(tiny: ModelSpec, solver: str) -> None:
+    answer = solved(tiny, routed(tiny, last_two), solver=solver, gap=1e-4)
+    assert answer.gap is not None
+    assert answer.gap <= 1e-4
+    assert np.flatnonzero(answer.hot.any(axis=0)).tolist() == [6, 7]
+
+
+def test_the_same_request_gives_the_same_answer(tiny: ModelSpec) -> None:
+    first, second = (solved(tiny, routed(tiny, last_two)) for _ in range(2))
+    assert np.array_equal(first.hot, second.hot)
+    assert first.prediction == second.prediction
+    assert first.objective_us == second.objective_us
+
+
+def test_the_answer_is_never_slower_than_a_baseline_on_the_choosing_requests(tiny: ModelSpec) -> None:
+    # Uniform routing: no plan is better than another, and the reported times say so.
+    answer = solved(tiny, routed(tiny, lambda random, _: random.choice(8, size=2, replace=False).tolist()))
+    assert answer.prediction.decode_step_ms == pytest.approx(
+        answer.baselines["frequency"].decode_step_ms, rel=0.05
+    )
+
+
+def test_a_slow_gpu_leaves_experts_on_the_cpu(tiny: ModelSpec) -> None:
+    # Hot experts cost ten times what cold ones do: nothing should be hot, whatever the room.
+    answer = solved(tiny, routed(tiny, last_two), tiny_cost(hot=line(50.0, 1000.0, 100.0)))
+    assert not answer.hot.any()
+    assert answer.chosen == "plan"
+
+
+def test_running_requests_are_decided_with_the_experts(tiny: ModelSpec) -> None:
+    # Steps cost the same at any batch here, so all four clients run together if memory allows.
+    flat = tiny_cost(cold=line(20.0, 100.0, 0.0), hot=line(5.0, 2.0, 0.0))
+    answer = solved(tiny, routed(tiny, last_two), flat, max_running=None, budget_bytes=room_for(tiny, 16))
+    assert answer.level.settings.max_running_requests == 4
+    assert answer.levels_total == 3
+
+
+def test_a_target_that_no_level_meets_is_named_with_what_is_reached(tiny: ModelSpec) -> None:
+    tight = Workload(64, 32, 4, slo_tpot_ms=0.001)
+    with pytest.raises(InfeasibleError, match=r"--slo-tpot of 0.001 ms \(best level reaches"):
+        solved(tiny, routed(tiny, last_two), workload=tight)
+
+
+def test_a_loose_target_changes_nothing(tiny: ModelSpec) -> None:
+    loose = Workload(64, 32, 4, slo_tpot_ms=1e6, slo_ttft_ms=1e6)
+    assert np.array_equal(
+        solved(tiny, routed(tiny, last_two), workload=loose).hot, solved(tiny, routed(tiny, last_two)).hot
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"max_running": 0}, {"min_kv_tokens": -1}, {"gap": 0.0}, {"gap": 2.0}, {"time_limit_s": -1.0}],
+)
+def test_settings_out_of_range_are_refused(tiny: ModelSpec, changes: dict[str, object]) -> None:
+    with pytest.raises(BadInputError):
+        solved(tiny, routed(tiny, last_two), **changes)
+
+
+@pytest.mark.parametrize("values", [(0, 32, 4), (64, 0, 4), (64, 1, 4), (64, 32, 0)])
+def test_a_workload_out_of_range_is_refused(values: tuple[int, int, int]) -> None:
+    with pytest.raises(BadInputError):
+        Workload(*values)
+
+
+def test_without_a_trace_every_layer_holds_the_same_first_experts(tiny: ModelSpec) -> None:
+    request = SolveRequest(WORKLOAD, room_for(tiny, 10), max_running=1)
+    answer = solve_untraced(tiny, tiny_cost(), request)
+    # Ten experts of room are two in each of four layers.
+    assert answer.hot.tolist() == [[True] * 2 + [False] * 6] * 4
+    assert answer.bound_us is None
+    assert any("uniform" in note for note in answer.notes)

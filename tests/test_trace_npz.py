@@ -1,0 +1,225 @@
+"""Plain npz files of expert ids or counts become traces."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from shared_data import SHARED_DATA, needs_shared_data
+
+from placer.errors import BadInputError
+from placer.profiler.trace.importing import check_trace_matches, import_trace
+from placer.profiler.trace.npz import import_npz
+from placer.profiler.trace.trace import PADDING, CountTrace, Phase, TokenTrace
+
+# Three tokens of two requests, two layers, top-2 of 5 experts.
+TOPK = np.array([[[0, 1], [4, 2]], [[3, -1], [0, 1]], [[2, 4], [1, 3]]], dtype=np.int8)
+OFFSETS = np.array([0, 2, 3])
+
+
+def saved(path: Path, **arrays: Any) -> Path:
+    np.savez(path, **arrays)
+    return path.with_suffix(".npz")
+
+
+def test_token_ids_become_decode_tokens_of_their_requests(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t", topk=TOPK, offsets=OFFSETS, domain=np.array(["law", "code"]))
+    trace = import_trace(path)
+    assert isinstance(trace, TokenTrace)
+    assert trace.topk_ids.tolist() == [[[0, 1], [4, 2]], [[3, PADDING], [0, 1]], [[2, 4], [1, 3]]]
+    assert trace.request.tolist() == [0, 0, 1]
+    assert trace.position.tolist() == [0, 1, 0]
+    assert trace.phase.tolist() == [Phase.DECODE] * 3
+    assert trace.header.domains == ("code", "law")
+    assert trace.domain is not None
+    assert trace.domain.tolist() == [1, 1, 0]
+    assert (trace.header.experts, trace.header.top_k, trace.header.layers) == (5, 2, (0, 1))
+    assert any("phases" in note for note in trace.header.notes)
+    assert any("highest id, 4" in note for note in trace.header.notes)
+
+
+def test_the_model_fills_what_the_file_leaves_open(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t", topk=TOPK, offsets=OFFSETS)
+    trace = import_trace(path, name="M", layers=(1, 2), experts=8, top_k=2)
+    assert (trace.header.model, trace.header.layers, trace.header.experts) == ("M", (1, 2), 8)
+
+
+def test_rows_of_dense_layers_are_dropped(tmp_path: Path) -> None:
+    ids = np.full((2, 3, 1), -1)
+    ids[:, 1:] = [[[0], [1]], [[1], [0]]]
+    without_model = import_trace(saved(tmp_path / "t", topk=ids))
+    assert without_model.header.layers == (1, 2)
+    assert any("dense" in note for note in without_model.header.notes)
+    assert import_trace(tmp_path / "t.npz", layers=[1, 2]).header.layers == (1, 2)
+    with pytest.raises(BadInputError, match="layer 2, which is dense"):
+        import_trace(tmp_path / "t.npz", layers=[1])
+
+
+def test_counts_of_one_run_are_one_window(tmp_path: Path) -> None:
+    path = saved(tmp_path / "c", counts=np.array([[2, 2, 0], [2, 1, 1]]), tokens=2, layers=np.array([4, 6]))
+    trace = import_trace(path)
+    assert isinstance(trace, CountTrace)
+    assert trace.counts.shape == (1, 2, 3)
+    assert trace.window_tokens.tolist() == [2]
+    assert trace.header.top_k == 2  # 4 selections of 2 tokens
+    assert trace.header.layers == (4, 6)
+
+
+def test_tokens_follow_from_counts_and_top_k(tmp_path: Path) -> None:
+    trace = import_trace(saved(tmp_path / "c", counts=np.array([[[3, 1]], [[0, 2]]]), top_k=1))
+    assert isinstance(trace, CountTrace)
+    assert trace.window_tokens.tolist() == [4, 2]
+    assert any("derived" in note for note in trace.header.notes)
+
+
+def test_counts_alone_do_not_tell_top_k(tmp_path: Path) -> None:
+    path = saved(tmp_path / "c", counts=np.array([[3, 1]]))
+    with pytest.raises(BadInputError, match="neither 'tokens' nor 'top_k'"):
+        import_trace(path)
+    assert import_trace(path, top_k=1).tokens == 4
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"other": TOPK}, "neither 'topk' nor 'counts'"),
+        ({"topk": TOPK[0]}, "shape"),
+        ({"topk": TOPK.astype(np.float32)}, "float32"),
+        ({"topk": np.array([["x"]], dtype=object)}, "object"),
+        ({"topk": np.full((1, 1, 1), -2)}, "expert -2"),
+        ({"topk": np.full((1, 1, 1), 70000)}, "expert 70000"),
+        ({"topk": np.full((1, 1, 2), 3)}, "chosen twice"),
+        ({"topk": TOPK, "offsets": np.array([0, 2])}, "offsets"),
+        ({"topk": TOPK, "offsets": np.array([0, 2, 2, 3])}, "offsets"),
+        ({"topk": TOPK, "experts": 4}, "expert 4 of 4"),
+        ({"topk": TOPK, "experts": 0}, "experts"),
+        ({"topk": TOPK, "top_k": 3}, "top-k is 3"),
+        ({"topk": TOPK, "offsets": OFFSETS, "domain": np.array(["a"])}, "domain"),
+        ({"counts": np.array([[1, -1]]), "top_k": 1}, "negative"),
+        ({"counts": np.array([[1.5, 1]]), "top_k": 1}, "float64"),
+        ({"counts": np.array([[3, 1]]), "tokens": 3}, "no multiple"),
+        ({"counts": np.array([[3, 1]]), "tokens": np.array([2, 2])}, "shape"),
+        ({"counts": np.array([[2**63]], dtype=np.uint64), "top_k": 1}, "64 signed bits"),
+        ({"counts": np.array([[1, 1], [1, 1]]), "top_k": 1, "layers": np.array([3, 2])}, "rising"),
+    ],
+)
+def test_arrays_that_make_no_sense_are_refused(arrays: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=says):
+        import_trace(saved(tmp_path / "t", **arrays))
+
+
+def test_another_models_file_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "c", counts=np.array([[3, 1]]), top_k=1, layers=np.array([0]))
+    for model in ({"top_k": 2}, {"experts": 4}, {"layers": (1,)}):
+        with pytest.raises(BadInputError, match="the model"):
+            import_trace(path, **model)  # type: ignore[arg-type]
+
+
+def test_what_differs_between_trace_and_model_is_named(tmp_path: Path) -> None:
+    trace = import_trace(saved(tmp_path / "c", counts=np.array([[3, 1]]), top_k=1))
+    check_trace_matches(trace, layers=[0], experts=2, top_k=1, name="tiny")
+    with pytest.raises(BadInputError, match=r"MoE layers 0-0 \(1\) against 0-1 \(2\); 2 experts against 8"):
+        check_trace_matches(trace, layers=[0, 1], experts=8, top_k=1, name="other")
+    with pytest.raises(BadInputError, match="top-1 against top-2"):
+        check_trace_matches(trace, layers=[0], experts=2, top_k=2, name="other")
+
+
+class _Runs:
+    """A pickle that would create a file when it is loaded."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    path = saved(tmp_path / "t", topk=np.array([_Runs(marker)], dtype=object))
+    with pytest.raises(BadInputError, match="never loaded"):
+        import_trace(path)
+    assert not marker.exists()
+
+
+def _member(shape: tuple[int, ...], payload: bytes) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_2_0(stream, {"descr": "<i8", "fortran_order": False, "shape": shape})
+    return stream.getvalue() + payload
+
+
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        (_member((10**13,), b""), "claims"),
+        (_member((2**62, 2**62), b""), "claims"),
+        (_member((4,), bytes(31)), "not a readable npz"),
+        (b"\x93NUMPY\x09\x09", "not a readable npz"),
+        (b"", "not a readable npz"),
+    ],
+)
+def test_an_array_is_never_allocated_by_its_claim(member: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("topk.npy", member)
+    with pytest.raises(BadInputError, match=says):
+        import_trace(path)
+
+
+def test_a_small_file_does_not_inflate_to_a_large_array(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, topk=np.zeros((9 * 2**20, 1, 1), dtype=np.int64))
+    assert path.stat().st_size < 2**17
+    with pytest.raises(BadInputError, match="inflates"):
+        import_trace(path)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.4, 0.99])
+def test_a_truncated_file_is_refused(share: float, tmp_path: Path) -> None:
+    path = saved(tmp_path / "t", topk=TOPK, offsets=OFFSETS)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(BadInputError, match="neither a recorder dump nor an npz"):
+        import_trace(path)
+    with pytest.raises(BadInputError, match="not a readable npz"):
+        import_trace(path, format="npz")
+
+
+def test_unknown_formats_and_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="no such file"):
+        import_trace(tmp_path / "none.npz")
+    with pytest.raises(BadInputError, match="format 'csv'"):
+        import_trace(saved(tmp_path / "t", topk=TOPK), format="csv")
+
+
+def test_many_domain_names_are_grouped_by_subject(tmp_path: Path) -> None:
+    names = [f"odd_{number}/x" for number in range(31)]
+    names += ["mmlu_test/college_mathematics", "mmlu_dev/high_school_mathematics", "gpqa_main/Optics"]
+    path = saved(
+        tmp_path / "t", topk=np.zeros((34, 1, 1), dtype=int), offsets=np.arange(35), domain=np.array(names)
+    )
+    grouped = import_npz(path, experts=2)
+    assert len(grouped.header.domains) == 33
+    assert {"mathematics", "science", "odd_0"} <= set(grouped.header.domains)
+    assert import_npz(path, experts=2, group_domains=False).header.domains == tuple(sorted(names))
+
+
+@needs_shared_data
+def test_gpt_oss_tokens_are_read_whole() -> None:
+    trace = import_trace(SHARED_DATA / "traces" / "gptoss20b_tokens.npz")
+    assert isinstance(trace, TokenTrace)
+    assert trace.topk_ids.shape == (127_201, 24, 4)
+    assert int(trace.request[-1]) == 420
+    assert trace.header.experts == 32
+    assert {"mathematics", "law", "medicine", "science", "humanities"} <= set(trace.header.domains)
+
+
+@needs_shared_data
+def test_count_files_are_read_whole() -> None:
+    qwen = import_trace(SHARED_DATA / "traces" / "qwen3_30b_a3b_counts.npz")
+    assert isinstance(qwen, CountTrace)
+    assert (qwen.counts.shape, qwen.tokens, qwen.header.top_k) == ((1, 48, 128), 75_773, 8)
+    olmoe = import_trace(SHARED_DATA / "traces" / "olmoe_request_counts.npz")
+    assert isinstance(olmoe, CountTrace)
+    assert (olmoe.counts.shape, olmoe.tokens) == ((1024, 16, 64), 88_098)
