@@ -1,12 +1,11 @@
 """Which kernel backends there are, and which one to use here."""
 
+from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.expert_mlp import ExpertMLP, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.kt_rawint4 import KtRawInt4
 from placer.kernels.torch_fp8 import TorchFp8
 from placer.kernels.torch_int4 import TorchInt4
-
-from placer.errors import BadInputError, MissingComponentError
 
 CPU_BACKENDS: tuple[type[ExpertMLP], ...] = (KtRawInt4, TorchInt4)
 """In the order that "auto" tries them: what serves first, what is always there last."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from placer.kernels.expert_shape import ExpertShape
 from torch import Tensor
+
+from placer.kernels.expert_shape import ExpertShape
 
 SKIP = -1
 """The expert id that marks a slot this side does not compute."""

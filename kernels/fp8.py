@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from placer.kernels.expert_shape import ExpertShape
 from torch import Tensor
+
+from placer.kernels.expert_shape import ExpertShape
 
 LARGEST = 448.0
 """The largest finite e4m3 number."""

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from placer.kernels.expert_shape import ExpertShape
 from torch import Tensor
+
+from placer.kernels.expert_shape import ExpertShape
 
 GROUP = 32
 """Values that share one scale."""

@@ -6,13 +6,13 @@ import importlib.util
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
+
+from placer.errors import MissingComponentError
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_mlp import ExpertMLP, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Matrix, Int4Source, repeated_int4
-from torch import Tensor
-
-from placer.errors import MissingComponentError
 
 BLOCK = 128
 """Sizes that RAWINT4 handles are multiples of this; with others it reads past the ends of its weights

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
-from placer.kernels.expert_mlp import ExpertMLP, Problem
-from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.fp8 import Fp8Matrix, Fp8Source, quantise_fp8
 from torch import Tensor
 
 from placer.errors import MissingComponentError
+from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.fp8 import Fp8Matrix, Fp8Source, quantise_fp8
 
 ALIGNMENT = 16
 """Both sizes of an FP8 matrix must be multiples of this (torch._scaled_mm)."""

@@ -3,11 +3,12 @@
 from typing import ClassVar
 
 import torch
+from torch import Tensor
+
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_mlp import ExpertMLP, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Expert, Int4Matrix, Int4Source, repeated_int4
-from torch import Tensor
 
 _CONVERT = "_convert_weight_to_int4pack_for_cpu"
 _MATMUL = "_weight_int4pack_mm_for_cpu"

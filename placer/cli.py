@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -87,8 +88,8 @@ def hardware(
 ) -> None:
     """Show this machine: CPU, caches, memory, and which kernels run here."""
     from placer.answer.hardware import hardware_answer
-    from placer.hardware import hardware_document
     from placer.datasheet import GPU_NAMES
+    from placer.hardware import hardware_document
 
     if list_names:
         sys.stdout.write("\n".join(GPU_NAMES) + "\n")
@@ -103,8 +104,12 @@ def hardware(
 @trace_app.command("import")
 def trace_import(
     source: Annotated[Path, typer.Argument(help="Recorder dump (.pt) or .npz of ids or counts.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path("trace.safetensors"),
-    model: Annotated[Path | None, typer.Option("--model", help="Checkpoint directory the trace must match.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
+        "trace.safetensors"
+    ),
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Checkpoint directory the trace must match.")
+    ] = None,
     form: Annotated[str, typer.Option("--format", help="auto, npz, sglang.")] = "auto",
 ) -> None:
     """Turn a runtime's dump into a trace file."""
@@ -125,7 +130,9 @@ def trace_import(
     write_trace(trace, output)
     for note in trace.header.notes:
         _say(f"note: {note}")
-    _say(f"{output}: {trace.tokens:,} tokens, {len(trace.header.layers)} MoE layers, {trace.header.experts} experts")
+    _say(
+        f"{output}: {trace.tokens:,} tokens, {len(trace.header.layers)} MoE layers, {trace.header.experts} experts"
+    )
 
 
 @trace_app.command("info")
@@ -147,7 +154,9 @@ def trace_info_command(
 @trace_app.command("synth")
 def trace_synth(
     preset: Annotated[str, typer.Option("--preset", help="qwen3-30b-a3b or gpt-oss-20b.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path("trace.safetensors"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
+        "trace.safetensors"
+    ),
     seed: SeedOption = 0,
 ) -> None:
     """Synthesise a trace with the measured statistics of a known model, labelled so."""
@@ -163,13 +172,23 @@ def trace_synth(
 @app.command()
 def profile(
     model: ModelOption,
-    trace: Annotated[Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")
+    ] = None,
     cpu_kernel: Annotated[str, typer.Option("--cpu-kernel", help="auto, kt or torch.")] = "auto",
-    gpu_kernel: Annotated[str | None, typer.Option("--gpu-kernel", help="auto or torch: time this GPU.")] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")] = None,
+    gpu_kernel: Annotated[
+        str | None, typer.Option("--gpu-kernel", help="auto or torch: time this GPU.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")
+    ] = None,
     tp: TpOption = 1,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")] = None,
-    max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall-time cap of the CPU campaign.")] = 300.0,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")
+    ] = None,
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", help="Wall-time cap of the CPU campaign.")
+    ] = 300.0,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
@@ -222,10 +241,14 @@ def solve(
     prefill_from: Annotated[
         str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
     ] = "decode",
-    host_memory: Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")] = None,
+    host_memory: Annotated[
+        str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")
+    ] = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path("placement.json"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
+        "placement.json"
+    ),
 ) -> None:
     """Decide hot experts and KV together, with a proven gap."""
     from placer.answer.placement import placement_answer
@@ -254,7 +277,9 @@ def solve(
         tp=tp,
         max_running=_running(max_running),
         min_kv_tokens=min_kv_tokens,
-        kv_dtypes=_choice(kv_dtype, {"bf16": ("bf16",), "fp8": ("fp8",), "auto": ("bf16", "fp8")}, "--kv-dtype"),
+        kv_dtypes=_choice(
+            kv_dtype, {"bf16": ("bf16",), "fp8": ("fp8",), "auto": ("bf16", "fp8")}, "--kv-dtype"
+        ),
         solver=_choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
         gap=gap,
         time_limit_s=time_limit,
@@ -309,7 +334,9 @@ def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],
     runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt")] = "sglang-kt",
-    model_path: Annotated[str | None, typer.Option("--model-path", help="Block-FP8 checkpoint on the server.")] = None,
+    model_path: Annotated[
+        str | None, typer.Option("--model-path", help="Block-FP8 checkpoint on the server.")
+    ] = None,
     kt_weight_path: Annotated[
         str | None, typer.Option("--kt-weight-path", help="INT4 expert weights on the server.")
     ] = None,
@@ -319,7 +346,12 @@ def export(
     from placer.export.runtimes import export_placement
 
     result = export_placement(
-        placement, output, runtime=runtime, model_path=model_path, kt_weight_path=kt_weight_path, record=record
+        placement,
+        output,
+        runtime=runtime,
+        model_path=model_path,
+        kt_weight_path=kt_weight_path,
+        record=record,
     )
     for note in result.notes:
         _say(f"note: {note}")
@@ -330,7 +362,9 @@ def export(
 @app.command()
 def bench(
     instances: Annotated[list[Path], typer.Argument(help="Solver instances (.npz).")],
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds per solver and instance.")] = 30.0,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", help="Seconds per solver and instance.")
+    ] = 30.0,
     rivals: Annotated[str, typer.Option("--rivals", help="highs,cbc")] = "",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.0,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows as CSV.")] = None,
@@ -349,7 +383,7 @@ def bench(
     if csv is not None:
         write_bench_csv(rows, csv)
     if json_output:
-        _print_json({"rows": [row.document() for row in rows]})
+        _print_json({"rows": [asdict(row) for row in rows]})
     else:
         _show(bench_answer(rows))
 
@@ -393,7 +427,9 @@ def _running(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise BadInputError(f"--max-running {text!r} is not a number", "give a whole number or auto") from None
+        raise BadInputError(
+            f"--max-running {text!r} is not a number", "give a whole number or auto"
+        ) from None
 
 
 def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
@@ -408,7 +444,9 @@ def _check_writable(path: Path) -> None:
     if path.is_dir():
         raise BadInputError(f"cannot write {path}: it is a directory", "give a file name with -o")
     if not folder.is_dir():
-        raise BadInputError(f"cannot write {path}: {folder} is not a folder", "create it or choose another with -o")
+        raise BadInputError(
+            f"cannot write {path}: {folder} is not a folder", "create it or choose another with -o"
+        )
     if not os.access(folder, os.W_OK):
         raise BadInputError(f"cannot write {path}: no permission in {folder}", "choose another with -o")
 
@@ -422,7 +460,8 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except _UsageError as error:
-        error.show()
+        _say(f"error: {error.format_message()}")
+        _say(f"  do: see {error.ctx.command_path if error.ctx else 'placer'} --help")
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted: nothing was written")

@@ -47,15 +47,35 @@ def _gpu(
 _SEEN = "usable memory as CUDA reports it in public logs"
 
 _GPUS = (
-    _gpu("rtx-4090", 23.5, 1008, 165.2, 330.3, 31.5, f"NVIDIA Ada architecture whitepaper v2; {_SEEN} (lowest seen)"),
-    _gpu("rtx-5090", 31.3, 1792, 209.5, 419.0, 63.0, f"NVIDIA RTX Blackwell architecture whitepaper; {_SEEN}"),
+    _gpu(
+        "rtx-4090",
+        23.5,
+        1008,
+        165.2,
+        330.3,
+        31.5,
+        f"NVIDIA Ada architecture whitepaper v2; {_SEEN} (lowest seen)",
+    ),
+    _gpu(
+        "rtx-5090", 31.3, 1792, 209.5, 419.0, 63.0, f"NVIDIA RTX Blackwell architecture whitepaper; {_SEEN}"
+    ),
     _gpu("rtx-6000-ada", 47.3, 960, 364.2, 728.5, 31.5, f"NVIDIA RTX 6000 Ada datasheet, dense; {_SEEN}"),
     _gpu("l40s", 44.39, 864, 362.0, 733.0, 31.5, f"NVIDIA L40S datasheet, dense; {_SEEN}"),
-    _gpu("a100-80gb", 79.15, 2039, 312.0, 312.0, 31.5, f"NVIDIA A100 SXM 80GB datasheet, no FP8 units; {_SEEN}"),
+    _gpu(
+        "a100-80gb", 79.15, 2039, 312.0, 312.0, 31.5, f"NVIDIA A100 SXM 80GB datasheet, no FP8 units; {_SEEN}"
+    ),
     _gpu("h100-pcie", 79.18, 2000, 756.0, 1513.0, 63.0, f"NVIDIA H100 datasheet, dense; {_SEEN}"),
     _gpu("h100-sxm", 79.18, 3350, 989.0, 1979.0, 63.0, f"NVIDIA H100 datasheet, dense; {_SEEN}"),
     _gpu("h200", 139.8, 4800, 989.0, 1979.0, 63.0, f"NVIDIA H200 datasheet, dense; {_SEEN}"),
-    _gpu("b200", 178.35, 7672, 2250.0, 4500.0, 63.0, f"NVIDIA B200 datasheet, dense; bandwidth from the driver; {_SEEN}"),
+    _gpu(
+        "b200",
+        178.35,
+        7672,
+        2250.0,
+        4500.0,
+        63.0,
+        f"NVIDIA B200 datasheet, dense; bandwidth from the driver; {_SEEN}",
+    ),
 )
 
 GPU_NAMES = tuple(gpu.name for gpu in _GPUS)

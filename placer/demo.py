@@ -52,7 +52,9 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInputError(f"cannot write {folder}: {error.strerror or error}", "choose another with -o") from None
+        raise BadInputError(
+            f"cannot write {folder}: {error.strerror or error}", "choose another with -o"
+        ) from None
     with as_file(files("placer.examples") / EXAMPLE) as example:
         model = read_model(example)
     progress("synthesising routing", 0.0)
@@ -80,9 +82,7 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
     )
 
 
-def _profile(
-    model: ModelSpec, trace: Trace, folder: Path, progress: Callable[[str, float], None]
-) -> Profile:
+def _profile(model: ModelSpec, trace: Trace, folder: Path, progress: Callable[[str, float], None]) -> Profile:
     request = ProfileRequest(gpu_name=GPU, max_seconds=90.0)
     profile = profile_model(model, trace, request, progress)
     write_profile(profile, folder / "profile.json")

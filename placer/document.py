@@ -22,12 +22,18 @@ def read_document(path: Path, *, what: str) -> dict[str, Any]:
     path = Path(path)
     try:
         if path.stat().st_size > MAX_DOCUMENT_BYTES:
-            raise BadInputError(f"{what} {path} is larger than {MAX_DOCUMENT_BYTES:,} bytes", "check the path")
+            raise BadInputError(
+                f"{what} {path} is larger than {MAX_DOCUMENT_BYTES:,} bytes", "check the path"
+            )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise BadInputError(f"cannot read {what} {path}: {error.strerror or error}", "check the path") from None
+        raise BadInputError(
+            f"cannot read {what} {path}: {error.strerror or error}", "check the path"
+        ) from None
     except UnicodeDecodeError:
-        raise BadInputError(f"{what} {path} is not UTF-8 text", f"give a {what} file that placer wrote") from None
+        raise BadInputError(
+            f"{what} {path} is not UTF-8 text", f"give a {what} file that placer wrote"
+        ) from None
     try:
         document = json.loads(text, parse_constant=_reject_constant, parse_float=_finite_float)
     except RecursionError:

@@ -13,8 +13,8 @@ from placer.placement import PlacementDocument
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.replay import replay_decode
 from placer.profiler.trace.importing import check_trace_matches
-from placer.profiler.trace.split import split_requests, tokens_where
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
+from placer.profiler.trace.split import split_requests, tokens_where
 from placer.profiler.trace.trace import TokenTrace, Trace
 from placer.sampling import decode_steps
 from placer.solve import SPLIT_SHARES
@@ -74,7 +74,9 @@ def evaluate(
     """
     placement.check_model(model)
     check_profile_matches(profile, model, tp=placement.tp)
-    check_trace_matches(trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name)
+    check_trace_matches(
+        trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
+    )
     solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
     hot = placement.hot_mask()
     counts = selection_counts(solving)
@@ -84,7 +86,11 @@ def evaluate(
     }
     step_us, coverage, steps = _score(masks, placement, model, reporting, profile, seed)
     domains = {
-        name: dict(zip(("step_us", "coverage"), _score(masks, placement, model, part, profile, seed)[:2], strict=True))
+        name: dict(
+            zip(
+                ("step_us", "coverage"), _score(masks, placement, model, part, profile, seed)[:2], strict=True
+            )
+        )
         for name, part in _by_domain(reporting).items()
     }
     null = float(hot.mean())
@@ -139,7 +145,9 @@ def _verdict(step_us: dict[str, float], coverage: dict[str, float], null: float)
     against_default = step_us["uniform"] / step_us["plan"]
     served = f"the plan's hot experts serve {coverage['plan']:.1%} of the selections ({null:.1%} by chance)"
     if against_default < 1.0 + _WORTH:
-        return f"the plan does not help on this trace: {served}; record a trace of this traffic and solve again"
+        return (
+            f"the plan does not help on this trace: {served}; record a trace of this traffic and solve again"
+        )
     if against_best < 1.0 - _WORTH:
         return (
             f"the plan is not made for this trace: {served}, and '{best}' recorded on it takes "

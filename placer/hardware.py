@@ -19,7 +19,11 @@ def hardware_document() -> dict[str, Any]:
     cache = machine.last_level_cache_bytes
     cores = machine.usable_cores
     return {
-        "cpu": {**asdict(machine), "isa": list(machine.isa), "provenance": "reported by the operating system"},
+        "cpu": {
+            **asdict(machine),
+            "isa": list(machine.isa),
+            "provenance": "reported by the operating system",
+        },
         "memory_bandwidth_bytes_per_s": {
             "1_thread": int(read_bandwidth_bytes_per_s(1, cache)),
             "all_threads": int(read_bandwidth_bytes_per_s(cores, cache)),
@@ -34,7 +38,12 @@ def hardware_document() -> dict[str, Any]:
             for index in range(torch.cuda.device_count())
         ],
         "kernels": [
-            {"name": backend.name, "method": backend.method, "side": side, "problem": None if why is None else str(why)}
+            {
+                "name": backend.name,
+                "method": backend.method,
+                "side": side,
+                "problem": None if why is None else str(why),
+            }
             for side, backends in (("cpu", CPU_BACKENDS), ("gpu", GPU_BACKENDS))
             for backend in backends
             for why in [backend.problem(_PROBE, 1)]

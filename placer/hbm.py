@@ -57,7 +57,7 @@ class HbmLedger:
         return self.lines["kv_pool"] + self.lines["request_state"]
 
 
-WEIGHT_CLASSES = ("attention", "router", "shared_experts", "dense", "embedding", "norms")
+WEIGHT_CLASSES = ("attention", "router", "shared_experts", "dense", "embedding", "norms", "other")
 """Non-expert weight classes of `ModelSpec.weights_bytes_per_gpu` that a server without drafting loads."""
 
 _PROCESS_GROUP_LOSS_GIB = {1: 0.0, 2: 1.0, 4: 1.6, 8: 2.0}

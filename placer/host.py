@@ -34,6 +34,7 @@ def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_no
     scratch = (
         2 * chunk_tokens * k * (2 * H + 2 * inner) + rows * (H + inner) + 4 * rows * (2 * inner + H)
     ) * numa_nodes
-    experts = len(model.moe_layers) * E * model.expert_bytes(CPU_FORMATS[cpu_method])
+    each = model.expert_bytes(CPU_FORMATS[cpu_method], numa_nodes=numa_nodes)
+    experts = len(model.moe_layers) * E * each
     staging = 2 * chunk_tokens * (2 * H * 2 + k * (8 + 4))
     return HostLedger({"experts": experts, "scratch": scratch, "staging": staging})

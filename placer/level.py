@@ -19,6 +19,7 @@ _LOAD_ORDER = (
     "dense",
     "embedding",
     "norms",
+    "other",
     "cuda_graphs",
     "activations",
     "fragmentation",
@@ -145,6 +146,10 @@ def _infeasible(
     per_token = model.kv_bytes_per_token_per_gpu(tp, settings.kv_dtype)
     tokens = settings.kv_tokens - -(-short // per_token)
     if tokens >= 2:
-        flag = "--min-kv-tokens" if min_kv_tokens > workload.request_tokens else "--prompt-tokens + --output-tokens"
+        flag = (
+            "--min-kv-tokens"
+            if min_kv_tokens > workload.request_tokens
+            else "--prompt-tokens + --output-tokens"
+        )
         cures.insert(0, f"{flag} of at most {tokens:,}")
     return InfeasibleError(what, "any one of these fits: " + "; ".join(cures))

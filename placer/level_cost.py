@@ -107,9 +107,7 @@ def step_costs(
         heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
         base_us=base_us,
         extrapolated_share=float(
-            np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens))
-            if steps.rows.size
-            else 0.0
+            np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens)) if steps.rows.size else 0.0
         ),
     )
 

@@ -164,7 +164,9 @@ def placement_document(
         null_reasons["trace"] = "planned before any trace exists"
         null_reasons["heldout.coverage"] = "no trace to hold out requests from"
         for field in ("bound_us", "gap"):
-            null_reasons[f"solver.{field}"] = "uniform routing leaves nothing to optimise but the count per layer"
+            null_reasons[f"solver.{field}"] = (
+                "uniform routing leaves nothing to optimise but the count per layer"
+            )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
 
@@ -177,7 +179,9 @@ def _hottest_first(hot: np.ndarray[Any, Any], priority: np.ndarray[Any, Any]) ->
 
 def _figures(figures: Prediction, path: str, null_reasons: dict[str, str]) -> dict[str, Any]:
     if figures.ttft_ms_p95 is None:
-        null_reasons[f"{path}.ttft_ms.mean"] = null_reasons[f"{path}.ttft_ms.p95"] = "prefill was not replayed"
+        null_reasons[f"{path}.ttft_ms.mean"] = null_reasons[f"{path}.ttft_ms.p95"] = (
+            "prefill was not replayed"
+        )
     plain = asdict(figures)
     return {
         "decode_step_ms": plain["decode_step_ms"],

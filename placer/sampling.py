@@ -5,14 +5,14 @@ from numpy.typing import NDArray
 
 from placer.level_cost import StepCosts
 from placer.profiler.cost import CostModel
-from placer.profiler.replay import replay_decode
-from placer.profiler.trace.trace import Trace
+from placer.profiler.steps import Steps
 from placer.solvers.problem import Mask
 
 _SAMPLED_TOKENS = 1024
 _LEAST_STEPS = 48
 _MOST_STEPS = 512
-_PRIOR_BATCHES = 8
+_WHOLE_ENTRIES = 40_000_000
+_BLOCK_STEPS = 256
 
 
 def decode_steps(concurrency: int) -> int:
@@ -25,28 +25,27 @@ def prefill_steps(chunk_tokens: int) -> int:
     return 8 if chunk_tokens >= 1024 else 16
 
 
-def expected_expert_us(
-    trace: Trace, cost: CostModel, *, concurrency: int, steps: int, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean cost per decode step that each expert adds to the hot and to the cold side.
+def whole_trace_steps(trace_tokens: int, step_tokens: int, layer_experts: int) -> int:
+    """Steps that play the whole trace once, held to about 40 million entries [S, L · E]."""
+    most = max(_LEAST_STEPS, _WHOLE_ENTRIES // layer_experts)
+    return max(1, min(most, trace_tokens // step_tokens))
 
-    Float [L, E] each, over ``_PRIOR_BATCHES`` further replays of ``steps`` steps (held one at a time).
-    """
-    hot = np.zeros(0)
-    cold = np.zeros(0)
-    for batch in range(_PRIOR_BATCHES):
-        replayed = replay_decode(trace, concurrency, steps, seed=seed + 1 + batch)
-        mean_hot = cost.hot.expert_us(replayed.rows, replayed.tokens).mean(axis=0)
-        mean_cold = cost.cold.expert_us(replayed.rows, replayed.tokens).mean(axis=0)
-        hot = mean_hot if batch == 0 else hot + mean_hot
-        cold = mean_cold if batch == 0 else cold + mean_cold
-    return hot / _PRIOR_BATCHES, cold / _PRIOR_BATCHES
+
+def expected_expert_us(cost: CostModel, steps: Steps) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean cost per step that each expert adds to the hot and to the cold side: float [L, E] each."""
+    S, L, E = steps.rows.shape
+    hot, cold = np.zeros((L, E)), np.zeros((L, E))
+    for start in range(0, S, _BLOCK_STEPS):
+        rows, tokens = steps.rows[start : start + _BLOCK_STEPS], steps.tokens[start : start + _BLOCK_STEPS]
+        hot += cost.hot.expert_us(rows, tokens).sum(axis=0)
+        cold += cost.cold.expert_us(rows, tokens).sum(axis=0)
+    return hot / S, cold / S
 
 
 def sampling_correction(
     sample: StepCosts, expected_hot_us: NDArray[np.float64], expected_cold_us: NDArray[np.float64], plan: Mask
 ) -> NDArray[np.float64]:
-    """Control variate of the sampled decode steps: float [L, E], microseconds per step and hot expert.
+    """Control variate of sampled steps: float [L, E], microseconds per step and hot expert.
 
     The sample's mean cost of an expert differs from the whole trace's; where a layer's cold side binds in a
     share κ of the steps (under ``plan``), making the expert hot changes the expected time by κ of its cold

@@ -16,11 +16,17 @@ from placer.model.spec import ModelSpec
 from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
 from placer.profiler.replay import replay_decode, replay_prefill
-from placer.profiler.steps import Steps
-from placer.profiler.trace.split import split_requests
+from placer.profiler.steps import StepKind, Steps
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
+from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.sampling import decode_steps, expected_expert_us, prefill_steps, sampling_correction
+from placer.sampling import (
+    decode_steps,
+    expected_expert_us,
+    prefill_steps,
+    sampling_correction,
+    whole_trace_steps,
+)
 from placer.solvers.ilp import solve_ilp
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
@@ -36,6 +42,10 @@ _LEVEL_GAP = 0.02
 
 Progress = Callable[[str, float], None]
 """Told what is being done and the share of the whole that is done."""
+
+
+Expectations = dict[tuple[StepKind, int], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Expected cost of each expert on either side over the whole solving part, by kind and tokens of a step."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,10 @@ class LevelSolution:
     level: Level
     problem: PlacementProblem
     solution: Solution
+
+    def objective_us(self) -> float:
+        """The level's objective; infinite without a plan."""
+        return np.inf if self.solution.objective_us is None else self.solution.objective_us
 
     @property
     def hot(self) -> Mask:
@@ -169,6 +183,17 @@ class _Replays:
             )
         return self._prefill[chunk_tokens]
 
+    def whole(self, tokens: int, kind: StepKind) -> Steps:
+        """Steps of ``tokens`` tokens that play the trace once: what the sampled steps are corrected to."""
+        L, E = len(self._trace.header.layers), self._trace.header.experts
+        steps = whole_trace_steps(self._trace.tokens, tokens, L * E)
+        seed = self._seed + EVALUATION_SEED
+        if kind is StepKind.DECODE:
+            return replay_decode(self._trace, tokens, steps, seed=seed)
+        return replay_prefill(
+            self._trace, tokens, steps, seed=seed, from_decode=self._prefill_from == "decode"
+        )
+
     def costs(
         self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int
     ) -> LevelCosts:
@@ -222,14 +247,14 @@ def solve(
 
     tried: list[LevelSolution] = []
     bounds: dict[ServerSettings, float] = {}
-    expected: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+    expected: Expectations = {}
     for number, level in enumerate(_promising_first(model, cost, grid, replays, counts, request)):
         progress(
             f"level {number + 1} of {len(grid)}: {level.settings.max_running_requests} running requests, "
             f"chunk {level.settings.chunk_tokens}",
             0.8 * number / len(grid),
         )
-        problem = _problem(model, cost, level, replays, solving, expected, counts, request)
+        problem = _problem(model, cost, level, replays, expected, counts, request)
         solution = solve_structured(
             problem,
             gap=max(_LEVEL_GAP, request.gap),
@@ -241,12 +266,13 @@ def solve(
             bounds[level.settings] = solution.bound_us
         if solution.hot is not None:
             tried.append(LevelSolution(level, problem, solution))
-    tried.sort(key=lambda entry: entry.solution.objective_us or np.inf)
-    progress("comparing levels", 0.8)
+    progress(f"proving the plan to {request.gap:.1%}", 0.8)
+    tried = _refined(tried, bounds, request)
+    progress("comparing levels", 0.9)
     best = _first_within_targets(tried, model, cost, choice, choosing, request)
-    progress(f"proving the plan to {request.gap:.1%}", 0.85)
-    best = _refine(best, request)
-    bounds[best.level.settings] = max(bounds.get(best.level.settings, -np.inf), best.solution.bound_us or -np.inf)
+    if request.solver != "auto":
+        best = _exact(best, request)
+        bounds[best.level.settings] = max(bounds[best.level.settings], best.solution.bound_us or -np.inf)
 
     settings = best.level.settings
     masks: dict[str, Mask] = {
@@ -273,6 +299,11 @@ def solve(
         for name, mask in masks.items()
     }
     notes = [*trace.header.notes, *report.notes()]
+    if np.array_equal(masks["plan"], masks["frequency"]):
+        notes.append(
+            "the plan is the frequency ranking: where the CPU bounds every layer, the best placement of equal "
+            "experts is a sort, and what is left to decide is the level"
+        )
     if chosen != "plan":
         notes.append(
             f"the baseline '{chosen}' was fastest on the requests kept for choosing and is returned in place "
@@ -282,7 +313,7 @@ def solve(
         level=best.level,
         hot=hot,
         chosen=chosen,
-        priority=expected[settings.max_running_requests][1],
+        priority=expected[StepKind.DECODE, settings.max_running_requests][1],
         solver=best.solution.solver,
         status=best.solution.status.value,
         objective_us=objective_us,
@@ -327,41 +358,57 @@ def _problem(
     cost: CostModel,
     level: Level,
     replays: _Replays,
-    solving: Trace,
-    expected: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]],
+    expected: Expectations,
     counts: NDArray[np.int64],
     request: SolveRequest,
 ) -> PlacementProblem:
-    concurrency = level.settings.max_running_requests
+    """The level's problem, its sampled steps corrected to the whole of the solving requests."""
+    settings = level.settings
     costs = replays.costs(model, cost, level, request.workload, request.tp)
-    if concurrency not in expected:
-        expected[concurrency] = expected_expert_us(
-            solving, cost, concurrency=concurrency, steps=decode_steps(concurrency), seed=request.seed
-        )
-    correction = sampling_correction(costs.decode, *expected[concurrency], _frequency_plan(counts, level))
+    plan = _frequency_plan(counts, level)
+    linear_us = np.zeros(plan.shape)
+    parts = [(costs.decode, 1.0 / costs.decode.tokens)]
+    if costs.prefill is not None:
+        parts.append((costs.prefill, costs.prefill_weight))
+    for part, weight in parts:
+        key = part.kind, part.tokens
+        if key not in expected:
+            expected[key] = expected_expert_us(cost, replays.whole(part.tokens, part.kind))
+        linear_us += weight * sampling_correction(part, *expected[key], plan)
     return placement_problem(
         model,
         costs,
         room_experts=level.room_experts,
         tp=request.tp,
-        linear_us=correction / concurrency,
-        name=f"R={concurrency} C={level.settings.chunk_tokens} KV={level.settings.kv_dtype}",
+        linear_us=linear_us,
+        name=f"R={settings.max_running_requests} C={settings.chunk_tokens} KV={settings.kv_dtype}",
     )
 
 
-def _refine(entry: LevelSolution, request: SolveRequest) -> LevelSolution:
-    """Solve the level that is returned to the gap that was asked for, by the solver that was asked for."""
-    if request.solver == "auto":
-        if entry.solution.gap is not None and entry.solution.gap <= request.gap:
-            return entry
-        refined = solve_structured(
+def _refined(
+    tried: list[LevelSolution], bounds: dict[ServerSettings, float], request: SolveRequest
+) -> list[LevelSolution]:
+    """Levels by objective, each that its bound does not rule out solved to ``request.gap``; raises ``bounds``."""
+    entries = sorted(tried, key=LevelSolution.objective_us)
+    for number, entry in enumerate(entries):
+        best_us = min(other.objective_us() for other in entries)
+        closed = entry.solution.gap is not None and entry.solution.gap <= request.gap
+        if closed or bounds[entry.level.settings] >= best_us:
+            continue
+        solution = solve_structured(
             entry.problem,
             gap=request.gap,
             time_limit_s=request.time_limit_s,
             seed=request.seed,
             warm_starts=(entry.hot,),
         )
-        return replace(entry, solution=refined)
+        entries[number] = replace(entry, solution=solution)
+        bounds[entry.level.settings] = max(bounds[entry.level.settings], solution.bound_us or -np.inf)
+    return sorted(entries, key=LevelSolution.objective_us)
+
+
+def _exact(entry: LevelSolution, request: SolveRequest) -> LevelSolution:
+    """The level solved again as one ILP by the solver that was asked for."""
     exact = solve_ilp(
         entry.problem,
         solver="highs" if request.solver == "highs" else "cbc",

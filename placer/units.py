@@ -33,7 +33,8 @@ def parse_size(text: str, *, whole_bytes: int | None = None, name: str = "size")
     match = _SIZE.match(text)
     if match is None:
         raise BadInputError(
-            f"{name} {text!r} is not a positive size with a unit", "write it as 72GiB (2^30), 80GB (10^9) or 75%"
+            f"{name} {text!r} is not a positive size with a unit",
+            "write it as 72GiB (2^30), 80GB (10^9) or 75%",
         )
     number, unit = float(match.group(1)), match.group(2).upper()
     if unit == "%":

@@ -3,7 +3,7 @@
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import GpuRates
 
-_EXPERT_FREE_CLASSES = ("attention", "router", "shared_experts", "dense", "norms")
+_EXPERT_FREE_CLASSES = ("attention", "router", "shared_experts", "dense", "norms", "other")
 
 
 def decode_base_us(

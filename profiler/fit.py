@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from placer.profiler.cost import Provenance, Regime, SideCost
-from placer.profiler.timing.call import Role, TimedCall
-from placer.profiler.timing.grid import regime_ranges
 from scipy.optimize import nnls
 
 from placer.errors import BadInputError
+from placer.profiler.cost import Provenance, Regime, SideCost
+from placer.profiler.timing.call import Role, TimedCall
+from placer.profiler.timing.grid import regime_ranges
 
 TILES = (1, 4, 8, 16, 64)
 """Candidates for the rows a kernel handles at a time; 1 is a straight line, 64 a curve through what was timed

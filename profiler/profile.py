@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from placer.model.spec import ModelSpec
-from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
-from placer.profiler.fit import ErrorFigures
-from placer.profiler.timing.kernel_profile import KernelProfile
 from pydantic import TypeAdapter, ValidationError
 
 from placer.document import dump_document, read_document
 from placer.errors import BadInputError
+from placer.model.spec import ModelSpec
 from placer.output import write_text
+from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
+from placer.profiler.fit import ErrorFigures
+from placer.profiler.timing.kernel_profile import KernelProfile
 
 SCHEMA = "placer.profile/1"
 
@@ -164,7 +164,9 @@ def read_profile(path: Path) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise BadInputError(f"profile {path}: field {field}: {first['msg']}", "run placer profile again") from None
+        raise BadInputError(
+            f"profile {path}: field {field}: {first['msg']}", "run placer profile again"
+        ) from None
     for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
         if fault := _fault(side):
             raise BadInputError(f"profile {path}: field {name}: {fault}", "run placer profile again")

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import torch
+
+from placer import __version__
+from placer.datasheet import GPU_NAMES, GpuDatasheet, gpu_datasheet
+from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import ModelSpec
@@ -17,10 +21,6 @@ from placer.profiler.timing.cpu_profile import profile_cpu
 from placer.profiler.timing.gpu_profile import profile_gpu
 from placer.profiler.trace.importing import check_trace_matches
 from placer.profiler.trace.trace import Trace
-
-from placer import __version__
-from placer.datasheet import GPU_NAMES, GpuDatasheet, gpu_datasheet
-from placer.errors import BadInputError, MissingComponentError
 
 _HELDOUT_CONCURRENCY = 8
 _HELDOUT_STEPS = 64
@@ -78,9 +78,7 @@ def profile_model(
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
     # Before any minute is spent on timing: is there a GPU to put beside the CPU?
     sheet, measure = _gpu(request)
-    shape = ExpertShape(
-        model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k
-    )
+    shape = ExpertShape(model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k)
     heldout = _heldout_steps(model, trace, request.seed)
     threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)
     cpu = profile_cpu(
@@ -146,7 +144,9 @@ def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
     # Attention and transfers still come from the datasheet of the GPU that was found.
     for name in GPU_NAMES:
         words = name.split("-")
-        if all(word.upper() in device.upper().replace(" ", "-").split("-") for word in words if word != "rtx"):
+        if all(
+            word.upper() in device.upper().replace(" ", "-").split("-") for word in words if word != "rtx"
+        ):
             return gpu_datasheet(name), True
     raise BadInputError(
         f"GPU {device!r} has no datasheet here, which attention and transfer times need",
@@ -158,5 +158,7 @@ def _heldout_steps(model: ModelSpec, trace: Trace | None, seed: int) -> Steps | 
     """Decode steps of the trace on which the fit is judged beside made-up ones."""
     if trace is None:
         return None
-    check_trace_matches(trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name)
+    check_trace_matches(
+        trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
+    )
     return replay_decode(trace, _HELDOUT_CONCURRENCY, _HELDOUT_STEPS, seed=seed)

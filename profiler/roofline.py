@@ -1,9 +1,8 @@
 """The hot side and the rest of a layer from a GPU's datasheet: a roofline with stated efficiency factors."""
 
+from placer.datasheet import GpuDatasheet
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import GpuRates, Provenance, Regime, SideCost
-
-from placer.datasheet import GpuDatasheet
 
 BANDWIDTH_EFFICIENCY = 0.75
 """Share of peak bandwidth that a fused FP8 expert kernel reaches on weights it reads once (assumed)."""

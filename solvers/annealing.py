@@ -90,7 +90,11 @@ def anneal(
         accepted &= (proposed_count >= fewest) & (proposed_count <= most)
         taken = np.flatnonzero(accepted)
         state[taken] = proposed[taken]
-        side[taken], line[taken], count[taken] = proposed_side[taken], proposed_line[taken], proposed_count[taken]
+        side[taken], line[taken], count[taken] = (
+            proposed_side[taken],
+            proposed_line[taken],
+            proposed_count[taken],
+        )
         inside[taken, i[taken]] ^= True
         both = taken[exchange[taken]]
         inside[both, j[both]] ^= True

@@ -68,7 +68,11 @@ def step_envelope(view: LayerView, decided: Decided) -> StepEnvelope:
         settled_cold = cold[:, decided.cold[layer]].sum(axis=1)
         offset = (settled_hot - settled_cold - cold[:, open_here].sum(axis=1))[:, None]
         charge_hot = view.hot_fixed_us[layer][:, None] * _certain(
-            view.hot_fixed_when, ks, count, (hot[:, open_here] > 0).sum(axis=1)[:, None], settled_hot[:, None] > 0
+            view.hot_fixed_when,
+            ks,
+            count,
+            (hot[:, open_here] > 0).sum(axis=1)[:, None],
+            settled_hot[:, None] > 0,
         )
         charge_cold = view.cold_fixed_us[layer][:, None] * _certain(
             view.cold_fixed_when,

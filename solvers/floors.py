@@ -75,7 +75,9 @@ class FloorBuilder:
         the price of the mixed relaxation is not the best one: then the price that maximises the bound at
         the shares found, and the shares at that price, are improved in turn.
         """
-        best, mixed = self._close(self._open, self._envelope, floors, price=None, columns=columns, enough=enough)
+        best, mixed = self._close(
+            self._open, self._envelope, floors, price=None, columns=columns, enough=enough
+        )
         for _ in range(PRICE_ROUNDS):
             if mixed is None or not np.any(self._pure.best_at(best.price) <= mixed.floor_at(best.price)[0]):
                 break
@@ -123,7 +125,9 @@ class FloorBuilder:
         if mixed is None:
             return floors, decided
         more = decide(decided, raised.reduced_us, cutoff_us - raised.layer_us)
-        return self.with_layers(floors, np.maximum(floors.layer_us, np.minimum(cutoff_us, raised.layer_us))), more
+        return self.with_layers(
+            floors, np.maximum(floors.layer_us, np.minimum(cutoff_us, raised.layer_us))
+        ), more
 
     def with_layers(self, floors: Floors, layer_us: Float64s) -> Floors:
         """``floors`` with other layer bounds at the same price."""

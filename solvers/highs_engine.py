@@ -40,7 +40,9 @@ def silence_banner() -> None:
     try:
         import highspy
     except ImportError:
-        raise MissingComponentError("HiGHS is not installed", "pip install highspy, or use --solver cbc") from None
+        raise MissingComponentError(
+            "HiGHS is not installed", "pip install highspy, or use --solver cbc"
+        ) from None
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     try:

@@ -77,7 +77,9 @@ def _highs(program: Any, gap: float, time_limit_s: float) -> Answer:
         highspy.HighsModelStatus.kSolutionLimit,
         highspy.HighsModelStatus.kInterrupt,
     )
-    return Answer(SolverStatus.TIME_LIMIT if ended in limits else SolverStatus.NO_SOLUTION, ended in limits, known)
+    return Answer(
+        SolverStatus.TIME_LIMIT if ended in limits else SolverStatus.NO_SOLUTION, ended in limits, known
+    )
 
 
 def _cbc(program: Any, gap: float, time_limit_s: float) -> Answer:
@@ -88,7 +90,8 @@ def _cbc(program: Any, gap: float, time_limit_s: float) -> Answer:
         backend = pulp.PULP_CBC_CMD(msg=False, gapRel=gap, timeLimit=time_limit_s, logPath=str(log))
         if not backend.available():
             raise MissingComponentError(
-                "CBC is not installed (this PuLP ships no CBC for this machine)", "use --solver highs or structured"
+                "CBC is not installed (this PuLP ships no CBC for this machine)",
+                "use --solver highs or structured",
             )
         backend.tmpDir = folder
         try:

@@ -96,9 +96,13 @@ def ilp_model(problem: PlacementProblem) -> IlpModel:
                 cold_member,
                 [(c.variable, 1.0, 1.0) for c in here if cold_us[row, c.experts[0]] > 0],
             )
-            hot_side = [(c.variable, -float(hot_us[row, c.experts[0]])) for c in here if hot_us[row, c.experts[0]] > 0]
+            hot_side = [
+                (c.variable, -float(hot_us[row, c.experts[0]])) for c in here if hot_us[row, c.experts[0]] > 0
+            ]
             cold_side = [
-                (c.variable, float(cold_us[row, c.experts[0]])) for c in here if cold_us[row, c.experts[0]] > 0
+                (c.variable, float(cold_us[row, c.experts[0]]))
+                for c in here
+                if cold_us[row, c.experts[0]] > 0
             ]
             program += _at_least([(time, 1.0), *hot_side, *hot_terms], hot_base), f"hot_{step}_{layer}"
             total = cold_base + float(cold_us[row].sum())

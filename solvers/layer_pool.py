@@ -8,6 +8,8 @@ from placer.solvers.problem import Mask
 
 OPTIONS = 12
 """Options per layer that a choice looks at: those with the least priced cost."""
+CELLS = 200_000
+"""Cells of the dynamic program over bytes, at most."""
 
 
 class LayerPool:
@@ -71,37 +73,44 @@ class LayerPool:
         return high
 
     def choose(self, price: float) -> Mask | None:
-        """One placement per layer within the budget, as cheap as exchanges find: bool [L, E].
+        """One placement per layer within the budget, of least cost over the options: bool [L, E].
 
-        Starts from the least priced cost of every layer, gives bytes back where that costs least per byte
-        until the budget holds, then changes one or two layers at a time while it pays. None when the
-        options of this price do not fit the budget.
+        Dynamic program over bytes (multiple-choice knapsack), exact while a byte unit small enough for
+        `CELLS` cells divides every expert's bytes; a coarser unit rounds bytes up, which keeps the budget.
+        None when no options of this price fit the budget.
         """
         options, cost, size = self._options(price)
-        L = len(options)
+        L, O = cost.shape
         rows = np.arange(L)
+        least = np.where(np.isfinite(cost), size, np.iinfo(np.int64).max).min(axis=1)
+        extra = np.where(np.isfinite(cost), size - least[:, None], 0)
+        spare = self._view.budget_bytes - int(least.sum())
+        if spare < 0:
+            return None
+        spare = min(spare, int(extra.max(axis=1).sum()))
+        unit = max(int(np.gcd.reduce(extra, axis=None)), 1)
+        unit = max(unit, -(-spare // CELLS))
+        weight = -(-extra // unit)
+        cells = spare // unit + 1
+        table = np.zeros(cells)
+        taken = np.zeros((L, cells), dtype=np.int8)
+        for layer in range(L):
+            best = np.full(cells, np.inf)
+            for option in range(O):
+                w = int(weight[layer, option])
+                if w >= cells or not np.isfinite(cost[layer, option]):
+                    continue
+                value = table[: cells - w] + cost[layer, option]
+                better = np.flatnonzero(value < best[w:])
+                best[w + better] = value[better]
+                taken[layer, w + better] = option
+            table = best
         chosen = np.zeros(L, dtype=np.int64)
-        spare = self._view.budget_bytes - int(size[rows, chosen].sum())
-        while spare < 0:
-            saved = size[rows, chosen][:, None] - size
-            dearer = cost - cost[rows, chosen][:, None]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                rate = np.where((saved > 0) & np.isfinite(cost), dearer / np.minimum(saved, -spare), np.inf)
-            layer, option = np.unravel_index(int(rate.argmin()), rate.shape)
-            if not np.isfinite(rate[layer, option]):
-                return None
-            spare += int(saved[layer, option])
-            chosen[layer] = option
-        for _ in range(20 * L):
-            d_cost = (cost - cost[rows, chosen][:, None]).ravel()
-            d_size = (size - size[rows, chosen][:, None]).ravel()
-            move = _best_change(d_cost, d_size, spare, options=cost.shape[1])
-            if move is None:
-                break
-            for flat in move:
-                chosen[flat // cost.shape[1]] = flat % cost.shape[1]
-                spare -= int(d_size[flat])
-        return np.stack([self._masks[layer][int(options[layer, chosen[layer]])] for layer in range(L)])
+        cell = cells - 1
+        for layer in rows[::-1]:
+            chosen[layer] = taken[layer, cell]
+            cell -= int(weight[layer, chosen[layer]])
+        return np.stack([self._masks[layer][int(options[layer, chosen[layer]])] for layer in rows])
 
     def _options(self, price: float) -> tuple[Ints, Float64s, Ints]:
         """Counts, costs and bytes [L, O] of every layer's options, least priced cost first."""
@@ -117,21 +126,3 @@ class LayerPool:
             np.take_along_axis(self.cost_us, options, axis=1),
             np.take_along_axis(bytes_at, options, axis=1).astype(np.int64),
         )
-
-
-def _best_change(d_cost: Float64s, d_size: Ints, spare: int, *, options: int) -> tuple[int, ...] | None:
-    """The cheapest change of one or two layers that keeps the budget, or None when none pays."""
-    usable = np.flatnonzero(np.isfinite(d_cost))
-    cost, size, layer = d_cost[usable], d_size[usable], usable // options
-    tolerance = 1e-9 * (1.0 + float(np.abs(cost).max(initial=0.0)))
-    best, move = -tolerance, None
-    single = np.where(size <= spare, cost, np.inf)
-    if single.size and single.min() < best:
-        best, move = float(single.min()), (int(usable[single.argmin()]),)
-    # A pair pays only if one of the two makes things cheaper: only those need a partner.
-    for first in np.flatnonzero(cost < -tolerance):
-        partner = np.where((size + size[first] <= spare) & (layer != layer[first]), cost + cost[first], np.inf)
-        second = int(partner.argmin())
-        if partner[second] < best:
-            best, move = float(partner[second]), (int(usable[first]), int(usable[second]))
-    return move

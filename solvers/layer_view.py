@@ -98,7 +98,9 @@ def by_layer(problem: PlacementProblem) -> LayerView:
         hot_us=_weighted(problem.hot_us[kept], weight),
         cold_us=_weighted(problem.cold_us[kept], weight),
         hot_fixed_us=np.ascontiguousarray((problem.hot_fixed_us[kept] * weight[:, None]).T, dtype=np.float64),
-        cold_fixed_us=np.ascontiguousarray((problem.cold_fixed_us[kept] * weight[:, None]).T, dtype=np.float64),
+        cold_fixed_us=np.ascontiguousarray(
+            (problem.cold_fixed_us[kept] * weight[:, None]).T, dtype=np.float64
+        ),
         hot_fixed_when=problem.hot_fixed_when,
         cold_fixed_when=problem.cold_fixed_when,
         linear_us=problem.linear_us.astype(np.float64),

@@ -68,7 +68,9 @@ class NormalEquations:
             # Rows that touch no open expert would leave a zero on the diagonal.
             blocks[:, diagonal, diagonal] *= 1 + 1e-13
             blocks[:, diagonal, diagonal] += 1e-30
-        self._factors = [cho_factor(block, lower=True, overwrite_a=True, check_finite=False) for block in blocks]
+        self._factors = [
+            cho_factor(block, lower=True, overwrite_a=True, check_finite=False) for block in blocks
+        ]
 
         if space.program.room is not None:
             sized = self._theta_x * space.free * space.program.size[:, None]
@@ -92,7 +94,9 @@ class NormalEquations:
             main = main - self._bordered * budget
         total = np.zeros_like(right.total)
         if space.has_columns:
-            total = right.total / self._one - self._one_gain * main[:, :S] - self._one_count * main[:, S : 2 * S]
+            total = (
+                right.total / self._one - self._one_gain * main[:, :S] - self._one_count * main[:, S : 2 * S]
+            )
         return Rows(main, total, budget)
 
     def _right_main(self, right: Rows) -> Float64s:
@@ -106,13 +110,19 @@ class NormalEquations:
     def _solve_layers(self, right: Float64s) -> Float64s:
         if not self._by_experts:
             return np.stack(
-                [cho_solve(factor, one, check_finite=False) for factor, one in zip(self._factors, right, strict=True)]
+                [
+                    cho_solve(factor, one, check_finite=False)
+                    for factor, one in zip(self._factors, right, strict=True)
+                ]
             )
         rows = self._space.program.rows
         direct = self._inverse_local(right)
         experts = np.matmul(direct[:, None, :], rows)[:, 0, :]
         inner = np.stack(
-            [cho_solve(factor, one, check_finite=False) for factor, one in zip(self._factors, experts, strict=True)]
+            [
+                cho_solve(factor, one, check_finite=False)
+                for factor, one in zip(self._factors, experts, strict=True)
+            ]
         )
         return direct - self._inverse_local(np.matmul(rows, inner[:, :, None])[:, :, 0])
 

@@ -109,7 +109,9 @@ class MixedLayers:
         return floor + self.constant_us + settled_us - margin, count + settled
 
 
-def relax_mixed(view: LayerView, envelope: StepEnvelope, decided: Decided, multipliers: Multipliers) -> MixedLayers:
+def relax_mixed(
+    view: LayerView, envelope: StepEnvelope, decided: Decided, multipliers: Multipliers
+) -> MixedLayers:
     """Evaluate step 3 of the proof for every layer.
 
     ``envelope`` must have been built for ``decided``. Shares are clipped into [0, 1].
@@ -125,7 +127,9 @@ def relax_mixed(view: LayerView, envelope: StepEnvelope, decided: Decided, multi
         hot, cold = view.hot_us[layer], view.cold_us[layer]
         a, g = share[layer], tilt[layer]
         cold_share = 1.0 - a
-        step = _mix(a[:, None], envelope.hot_extra_us[layer], cold_share[:, None], envelope.cold_extra_us[layer])
+        step = _mix(
+            a[:, None], envelope.hot_extra_us[layer], cold_share[:, None], envelope.cold_extra_us[layer]
+        )
         step -= g[:, None] * ks
         reduced[layer] = a @ hot - cold_share @ cold + view.linear_us[layer]
         if np.any(g):
@@ -176,7 +180,9 @@ def pure_layers(view: LayerView) -> PureLayers:
     size = np.finfo(np.float64).eps * (S + E + 16) * 2
     return PureLayers(
         cold_us=np.where(view.may_be_cold, cold - size * np.abs(cold), np.inf),
-        hot_us=np.where(view.may_be_hot, hot - size * (np.abs(hot) + np.abs(view.linear_us).sum(axis=1)), np.inf),
+        hot_us=np.where(
+            view.may_be_hot, hot - size * (np.abs(hot) + np.abs(view.linear_us).sum(axis=1)), np.inf
+        ),
         hot_bytes=view.expert_bytes * E,
     )
 

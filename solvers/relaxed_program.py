@@ -103,7 +103,9 @@ def relaxed_program(
         blocks.append(free[:, None, :].astype(np.float64))
     room = None
     if price is None and budget_bytes is not None:
-        left = (budget_bytes - int((view.expert_bytes * (decided.hot & chosen[:, None]).sum(axis=1)).sum())) / byte_unit
+        left = (
+            budget_bytes - int((view.expert_bytes * (decided.hot & chosen[:, None]).sum(axis=1)).sum())
+        ) / byte_unit
         if left < float((size * free.sum(axis=1)).sum()):
             # An interior needs some room; the bound is evaluated with the true budget.
             room = max(left, float((size * (np.maximum(fewest, 0) + 0.05))[chosen].sum()))
@@ -134,14 +136,18 @@ def _columns(envelope: StepEnvelope, chosen: Mask) -> tuple[Float64s, Float64s, 
     if wide > COLUMNS:
         cold_longer = envelope.hot_extra_us > envelope.cold_extra_us
         crossing = cold_longer.sum(axis=2, keepdims=True) + envelope.ambiguous[:, :, None] // 2
-        inner = np.clip(crossing - COLUMNS // 2, 1, np.maximum(last - COLUMNS + 2, 1)) + np.arange(COLUMNS - 2)
+        inner = np.clip(crossing - COLUMNS // 2, 1, np.maximum(last - COLUMNS + 2, 1)) + np.arange(
+            COLUMNS - 2
+        )
         ends = np.concatenate([np.zeros_like(last), last], axis=2)
         ks = np.minimum(np.concatenate([ends[:, :, :1], inner, ends[:, :, 1:]], axis=2), last)
     hot_extra = np.take_along_axis(envelope.hot_extra_us, ks, axis=2)
     cold_extra = np.take_along_axis(envelope.cold_extra_us, ks, axis=2)
     # Impossible counts repeat the last possible one: a duplicate column changes nothing.
     ks = np.minimum(ks, last)
-    hot_extra = np.where(np.isfinite(hot_extra), hot_extra, np.take_along_axis(envelope.hot_extra_us, last, axis=2))
+    hot_extra = np.where(
+        np.isfinite(hot_extra), hot_extra, np.take_along_axis(envelope.hot_extra_us, last, axis=2)
+    )
     cold_extra = np.where(
         np.isfinite(cold_extra), cold_extra, np.take_along_axis(envelope.cold_extra_us, last, axis=2)
     )

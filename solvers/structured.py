@@ -18,6 +18,7 @@ are equal in bytes, the optimum is a sort by cost, and step 1 finds it.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,11 +27,11 @@ from threadpoolctl import threadpool_limits
 from placer.solvers.annealing import AnnealingLength, anneal
 from placer.solvers.deadline import Deadline
 from placer.solvers.decided import Decided
-from placer.solvers.exact_layer import solve_layer
+from placer.solvers.exact_layer import ExactLayer, solve_layer, usable_cores
 from placer.solvers.floors import FloorBuilder, Floors
 from placer.solvers.ilp import solve_ilp
 from placer.solvers.layer_pool import LayerPool
-from placer.solvers.layer_view import by_layer
+from placer.solvers.layer_view import Float64s, by_layer
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.repair import filled, repaired
 from placer.solvers.side_sums import side_sums
@@ -46,6 +47,10 @@ WORTHWHILE = 0.03
 """Share of the open gap that a round of search must close for another to follow."""
 NODES = (200, 20_000)
 """Branch-and-bound nodes of a layer in the first and the second pass."""
+LAYER_ENTRIES = 6_000
+"""Costs of open experts over all steps up to which a layer is worth a branch and bound."""
+HOPELESS_AFTER, HOPELESS_SHARE = 4, 0.1
+"""After so many layers a pass goes on only if it closed at least this share of their gaps."""
 SMALL_ENTRIES = 60_000
 """Steps x layers x experts up to which the whole problem goes to HiGHS when a gap is left."""
 
@@ -72,8 +77,8 @@ def solve_structured(
     -------
     Solution
         Status OPTIMAL when the gap is proven, INFEASIBLE when the layers' minima alone exceed the
-        budget, INTERRUPTED after Ctrl-C (with the best plan so far), TIME_LIMIT otherwise. ``lp_us`` is
-        the bound after step 1.
+        budget, INTERRUPTED after Ctrl-C (with the best plan so far); otherwise TIME_LIMIT: the gap stands
+        because the time is over or no step is left that pays. ``lp_us`` is the bound after step 1.
 
     Raises
     ------
@@ -134,14 +139,10 @@ class _Solve:
 
     def run(self) -> None:
         """Go through the steps until the gap is proven, the time is up or nothing is left to try."""
-        for step in (
-            self._relax,
-            self._search_quickly,
-            self._count,
-            self._search_longer,
-            self._solve_layers,
-            self._solve_small,
-        ):
+        self._relax()
+        # Worth its tenths of a second even where rounding the relaxation already meets the gap.
+        self._search_quickly()
+        for step in (self._count, self._search_longer, self._solve_layers, self._solve_small):
             if self.done() or self.deadline.passed():
                 return
             step()
@@ -186,7 +187,9 @@ class _Solve:
 
     def _enough(self, floors: Floors) -> bool:
         # The plan in hand already meets this bound: no need to polish it.
-        return self.objective_us - self.problem.constant_us - floors.bound_us <= 0.5 * self.gap * abs(floors.bound_us)
+        return self.objective_us - self.problem.constant_us - floors.bound_us <= 0.5 * self.gap * abs(
+            floors.bound_us
+        )
 
     def _greedy(self, floors: Floors) -> Mask:
         return filled(
@@ -257,55 +260,77 @@ class _Solve:
         self.take(self.pool.choose(price))
 
     def _solve_layers(self) -> None:
-        """Bound every layer at the price that suits the plans found, then solve the widest gaps exactly."""
-        price = self.pool.price(self.floors.price)
-        floors = self.builder.at_price(price, columns=self.builder.columns_promise(), floors=self.floors)
-        self._prove(floors)
-        cutoff = self.pool.floor_at(price)
-        decided = self.builder.decided(floors, cutoff)
-        if self.builder.columns_promise(decided) and not self.deadline.passed():
-            floors, decided = self.builder.within(floors, decided, cutoff)
-            self._prove(floors)
-        self.floors = floors
-        best = self.pool.best_at(price)
-        closed = np.zeros(len(cutoff), dtype=bool)
-        for nodes in NODES:
-            for layer in np.argsort(floors.layer_us - cutoff, kind="stable"):
+        """Solve layers exactly: at the bound's price, then at the price that suits the plans found."""
+        counted = self.builder.columns_promise()
+        for at_bound in (True, False):
+            if not at_bound:
+                price = self.pool.price(self.floors.price)
+                self.floors = self.builder.at_price(price, columns=counted, floors=self.floors)
+            cutoff = self.pool.floor_at(self.floors.price)
+            decided = self.builder.decided(self.floors, cutoff)
+            if not counted and self.builder.columns_promise(decided) and not self.deadline.passed():
+                self.floors, decided = self.builder.within(self.floors, decided, cutoff)
+            self._prove(self.floors)
+            for nodes in NODES:
+                pays = self._solve_layers_at(decided, cutoff, nodes)
                 if self.done() or self.deadline.passed():
                     return
-                if closed[layer] or cutoff[layer] - floors.layer_us[layer] <= self._layer_gap_us():
-                    continue
-                closed[layer] = self._solve_layer(int(layer), decided, best[layer], float(cutoff[layer]), nodes)
-        if self.plan is not None and not self.done():
-            self._tabu(self.plan, QUICK)
+                if not pays:
+                    break
+            if self.plan is not None:
+                self._tabu(self.plan, QUICK)
 
-    def _layer_gap_us(self) -> float:
-        """What a layer may leave open: a share of the gap asked for."""
-        return 0.2 * self.gap * abs(self.objective_us - self.problem.constant_us) / self.view.shape[0] + 1e-9
+    def _solve_layers_at(self, decided: Decided, cutoff_us: Float64s, nodes: int) -> bool:
+        """One pass over the open layers, those with the fewest open experts first; whether it paid."""
+        price, best = self.floors.price, self.pool.best_at(self.floors.price)
+        # What a layer may leave open: a share of the gap asked for.
+        tolerance = 0.2 * self.gap * abs(self.objective_us - self.problem.constant_us) / len(cutoff_us) + 1e-9
+        active = (self.view.hot_us > 0) | (self.view.cold_us > 0)
+        entries = (active & decided.free[:, None, :]).sum(axis=(1, 2))
+        order = np.argsort(decided.free.sum(axis=1), kind="stable")
+        order = order[((cutoff_us - self.floors.layer_us > tolerance) & (entries <= LAYER_ENTRIES))[order]]
+        seen_us = closed_us = 0.0
+        with ThreadPoolExecutor(max_workers=usable_cores()) as workers:
+            try:
+                runs = [
+                    workers.submit(
+                        solve_layer,
+                        self.view,
+                        int(layer),
+                        decided,
+                        price,
+                        best[layer],
+                        gap_us=tolerance,
+                        nodes=nodes,
+                        deadline=self.deadline,
+                    )
+                    for layer in order
+                ]
+                # Results are taken in order, so that the answer does not depend on the number of cores.
+                for turn, (layer, run) in enumerate(zip(order, runs, strict=True), start=1):
+                    exact, before = run.result(), self.floors.layer_us[layer]
+                    self._use(int(layer), exact, float(cutoff_us[layer]), best[layer])
+                    seen_us += cutoff_us[layer] - before
+                    closed_us += self.floors.layer_us[layer] - before
+                    if self.done() or self.deadline.passed():
+                        return True
+                    if turn >= HOPELESS_AFTER and closed_us < HOPELESS_SHARE * seen_us:
+                        return False
+            finally:
+                workers.shutdown(wait=False, cancel_futures=True)
+        return len(order) > 0
 
-    def _solve_layer(self, layer: int, decided: Decided, start: Mask, cutoff_us: float, nodes: int) -> bool:
-        floors = self.floors
-        exact = solve_layer(
-            self.view,
-            layer,
-            decided,
-            floors.price,
-            start,
-            gap=self._layer_gap_us(),
-            nodes=nodes,
-            time_limit_s=self.deadline.left_s(),
-        )
-        layer_us = floors.layer_us.copy()
-        pure = self.builder.pure_at(floors.price)[layer]
+    def _use(self, layer: int, exact: ExactLayer, cutoff_us: float, start: Mask) -> None:
+        layer_us = self.floors.layer_us.copy()
+        pure = self.builder.pure_at(self.floors.price)[layer]
         layer_us[layer] = max(layer_us[layer], min(exact.floor_us, cutoff_us, pure))
-        self.floors = self.builder.with_layers(floors, layer_us)
+        self.floors = self.builder.with_layers(self.floors, layer_us)
         self._prove(self.floors)
         if exact.hot is not None and not np.array_equal(exact.hot, start):
-            plan = self.pool.best_at(floors.price)
+            plan = self.pool.best_at(self.floors.price)
             plan[layer] = exact.hot
             self.pool.add_plan(plan)
-            self.take(self.pool.choose(floors.price))
-        return exact.closed
+            self.take(self.pool.choose(self.floors.price))
 
     def _solve_small(self) -> None:
         S, L, E = self.problem.shape

@@ -103,7 +103,11 @@ def tabu_search(
 
 
 def _unpriced(
-    view: LayerView, sums: SideSums, value: Float64s, count: np.ndarray[tuple[int], np.dtype[np.int64]], price: float
+    view: LayerView,
+    sums: SideSums,
+    value: Float64s,
+    count: np.ndarray[tuple[int], np.dtype[np.int64]],
+    price: float,
 ) -> Float64s:
     return value + sums.constant_us - price * view.expert_bytes * count
 

@@ -60,7 +60,14 @@ class Variables:
             self.column_count = self.column_gain_us = np.zeros((L, S, 0))
         M = self.column_count.shape[2]
         self.columns = M
-        sizes = [L * E, L * S, L * S, L * S * M, L if self.limited else 0, 1 if program.room is not None else 0]
+        sizes = [
+            L * E,
+            L * S,
+            L * S,
+            L * S * M,
+            L if self.limited else 0,
+            1 if program.room is not None else 0,
+        ]
         ends = np.cumsum(sizes)
         self.x, self.over, self.under, self.mix, self.count, self.spare = (
             slice(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)
@@ -86,7 +93,9 @@ class Variables:
         main[:, : self.steps] = -program.offset_us
         if program.fewest is not None:
             main[:, -1] = program.fewest
-        total = np.ones((self.layers, self.steps)) if self.has_columns else np.zeros((self.layers, self.steps))
+        total = (
+            np.ones((self.layers, self.steps)) if self.has_columns else np.zeros((self.layers, self.steps))
+        )
         return Rows(main, total, program.room or 0.0)
 
     def image(self, v: Float64s) -> Rows:
@@ -133,7 +142,9 @@ class Variables:
         v = np.empty(self.n)
         share = 0.5
         if program.room is not None:
-            share = float(np.clip(program.room / max((program.size @ self.free.sum(axis=1)), 1e-9), 1e-3, 0.95))
+            share = float(
+                np.clip(program.room / max((program.size @ self.free.sum(axis=1)), 1e-9), 1e-3, 0.95)
+            )
         v[self.x] = share
         v[self.mix] = 1.0 / max(self.columns, 1)
         if program.fewest is not None and program.most is not None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from placer.cli import main
 from tiny_model import TINY_CONFIG
+
+from placer.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -42,7 +43,15 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "ids.npz", topk=topk, offsets=np.arange(0, 2001, 50))
     with pytest.MonkeyPatch.context() as patch:
         for arguments in (
-            ["trace", "import", folder / "ids.npz", "--model", folder / "model", "-o", folder / "trace.safetensors"],
+            [
+                "trace",
+                "import",
+                folder / "ids.npz",
+                "--model",
+                folder / "model",
+                "-o",
+                folder / "trace.safetensors",
+            ],
             [
                 "profile",
                 "--model",

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from placer.errors import BadInputError
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import Provenance, Regime, SideCost
 from placer.profiler.fit import call_us, fit_side
 from placer.profiler.timing.call import Call, Role, TimedCall
 from placer.profiler.timing.grid import grid_calls, zipf_calls
-
-from placer.errors import BadInputError
 
 SHAPE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=64, top_k=8)
 BORDER = 32

@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placer.kernels.expert_shape import ExpertShape
-from placer.profiler.steps import StepKind, Steps
-from placer.profiler.timing.border import probe_border
-from placer.profiler.timing.call import Call, Role, least_tokens, routing
-from placer.profiler.timing.grid import grid_calls, regime_ranges, trace_calls, zipf_calls
-from placer.profiler.timing.plan import RegimePrice, affordable_calls, price_regimes, round_seconds
-from placer.profiler.timing.residency import choose_residency
-from placer.profiler.timing.spec import CampaignSpec
 
 from placer.errors import BadInputError, MissingComponentError
+from placer.kernels.expert_shape import ExpertShape
+from placer.profiler.steps import StepKind, Steps
+from placer.profiler.timing.border import probe_border, probe_rows
+from placer.profiler.timing.call import Call, Role, least_tokens, routing
+from placer.profiler.timing.grid import grid_calls, regime_ranges, trace_calls, zipf_calls
+from placer.profiler.timing.plan import (
+    RegimePrice,
+    affordable_calls,
+    essential_calls,
+    price_regimes,
+    round_seconds,
+)
+from placer.profiler.timing.residency import choose_residency
+from placer.profiler.timing.spec import CampaignSpec
 
 QWEN3 = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=128, top_k=8)
 SMALL = ExpertShape(hidden_size=64, expert_intermediate_size=32, experts=6, top_k=2)
@@ -141,6 +147,12 @@ def test_steps_too_large_to_time_are_passed_over() -> None:
     assert trace_calls(SMALL, steps(np.full((1, 1, 6), 1000), [4096]), seed=0) == ()
 
 
+def test_the_rows_of_a_probe_fit_below_the_border_it_looks_for() -> None:
+    assert probe_rows(QWEN3, 64) == (8, 8, 8, 8)
+    # Two experts, one per token, and a border at 8 tokens: four rows each.
+    assert probe_rows(ExpertShape(64, 32, 2, 1), 8) == (4, 4)
+
+
 def switching_at(border: int | None) -> object:
     # A tenth of a microsecond per token of the call, and half the time above the border.
     def time_us(tokens: int) -> float:
@@ -184,6 +196,14 @@ def test_a_grid_is_thinned_until_fifteen_rounds_fit() -> None:
     assert round_seconds(thinned, prices) < round_seconds(full, prices) / 2
     # Rows stay: what is thinned is how many experts have them.
     assert {call.rows[0] for call in thinned} >= {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 256}
+
+
+def test_every_regime_keeps_what_a_fit_needs() -> None:
+    calls = (*grid_calls(QWEN3, 64), *zipf_calls(QWEN3, 64, seed=0))
+    kept = [calls[index] for index in essential_calls(calls, 64)]
+    for inside in ([c for c in kept if c.tokens <= 64], [c for c in kept if c.tokens > 64]):
+        assert sum(c.role is Role.GRID for c in inside) == 12
+        assert sum(c.role is Role.HELDOUT for c in inside) == 6
 
 
 def test_a_regime_is_priced_from_two_calls() -> None:

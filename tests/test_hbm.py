@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_model import QWEN3_CODER_480B
+from tiny_model import tiny_model
+
 from placer.hbm import (
     ServerSettings,
     activation_bytes,
@@ -16,8 +19,6 @@ from placer.hbm import (
 )
 from placer.model.spec import ModelSpec, read_model
 from placer.units import GIB
-from test_model import QWEN3_CODER_480B
-from tiny_model import tiny_model
 
 
 @pytest.fixture(scope="module")

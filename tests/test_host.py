@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from test_model import QWEN3_CODER_480B
+
 from placer.host import host_ledger
 from placer.model.spec import read_model
-from test_model import QWEN3_CODER_480B
 
 
 def test_a_480b_model_holds_all_9920_experts_in_host_memory(tmp_path: Path) -> None:

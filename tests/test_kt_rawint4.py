@@ -4,14 +4,14 @@ import importlib.util
 
 import pytest
 import torch
+
+from placer.errors import MissingComponentError
 from placer.kernels.backends import choose_cpu_backend
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_mlp import SKIP, reference_forward
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import random_int4
 from placer.kernels.kt_rawint4 import KtRawInt4
-
-from placer.errors import MissingComponentError
 
 pytestmark = [
     pytest.mark.runtime,

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
+from tiny_model import tiny_model
+
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import expert_share_bytes
 from placer.level import Level, chunk_grid, levels, running_grid
 from placer.model.spec import ModelSpec
 from placer.units import GIB
 from placer.workload import Workload
-from tiny_model import tiny_model
 
 WORKLOAD = Workload(prompt_tokens=512, output_tokens=128, concurrency=6)
 

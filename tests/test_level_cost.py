@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import tiny_cost, tiny_model
+
 from placer.hbm import ServerSettings
 from placer.level_cost import StepCosts, level_costs, placement_problem, step_costs
 from placer.profiler.steps import StepKind, Steps
 from placer.workload import Workload
-from tiny_model import tiny_cost, tiny_model
 
 SETTINGS = ServerSettings(max_running_requests=2, kv_tokens=64, chunk_tokens=16, kv_dtype="bf16")
 WORKLOAD = Workload(prompt_tokens=16, output_tokens=8, concurrency=2)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from placer.errors import BadInputError
 from placer.output import write_text, write_whole
 

@@ -70,6 +70,13 @@ def test_a_short_trace_is_played_again_in_another_order() -> None:
     assert len(firsts) > 1
 
 
+def test_each_pass_has_its_own_order_of_requests() -> None:
+    rows = replay_decode(one_expert_per_token(tokens=[1] * 5), 1, 50, seed=0).rows
+    order = np.array(played(rows)).reshape(10, 5)
+    cycles = {tuple(np.roll(one, -int(np.argmin(one)))) for one in order}
+    assert len(cycles) > 1
+
+
 def test_every_token_is_equally_likely_at_the_first_step() -> None:
     trace = one_expert_per_token(tokens=[1, 2, 7])
     first = sum(replay_decode(trace, 3, 1, seed=seed).rows[0, 0] for seed in range(3000))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from placer.profiler.serving import simulate_closed_loop
 
 

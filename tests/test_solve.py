@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tiny_model import line, tiny_cost, tiny_model
+
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import expert_share_bytes
 from placer.level import levels
@@ -14,7 +16,6 @@ from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.solve import Solved, SolveRequest, solve
 from placer.untraced import solve_untraced
 from placer.workload import Workload
-from tiny_model import line, tiny_cost, tiny_model
 
 WORKLOAD = Workload(prompt_tokens=64, output_tokens=32, concurrency=4)
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+
+from placer.errors import MissingComponentError
 from placer.kernels.backends import choose_gpu_backend
 from placer.kernels.expert_mlp import SKIP, reference_forward
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.fp8 import Fp8Matrix, quantise_fp8, random_fp8
 from placer.kernels.torch_fp8 import Stack, TorchFp8, product_by_expert, product_grouped
-
-from placer.errors import MissingComponentError
 
 SHAPE = ExpertShape(hidden_size=128, expert_intermediate_size=64, experts=6, top_k=3)
 PRECISION = 0.05

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
+
+from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.backends import choose_cpu_backend
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_mlp import SKIP, reference_forward
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import Int4Matrix, quantise_int4, random_int4
 from placer.kernels.torch_int4 import TorchInt4
-
-from placer.errors import BadInputError, MissingComponentError
 
 SHAPE = ExpertShape(hidden_size=160, expert_intermediate_size=96, experts=6, top_k=3)
 PRECISION = 0.01

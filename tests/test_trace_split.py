@@ -39,6 +39,11 @@ def test_ten_requests_are_split_five_two_three() -> None:
     assert [part.tokens for part in parts] == [10, 4, 6]
 
 
+def test_requests_left_over_are_spread() -> None:
+    parts = parts_of(requests(count=7), (0.25, 0.25, 0.25, 0.25))
+    assert sorted(np.unique(part.request).size for part in parts) == [1, 2, 2, 2]
+
+
 def test_every_domain_is_split_alike() -> None:
     parts = parts_of(requests(count=40, domains=4), (0.5, 0.2, 0.3))
     for part, expected in zip(parts, (5, 2, 3), strict=True):

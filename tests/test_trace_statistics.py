@@ -1,6 +1,7 @@
 """What a trace is worth: skew, reuse and distinct experts, beside what chance would show."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,12 @@ def test_reuse_counts_experts_that_the_next_token_chooses_again() -> None:
     trace = token_trace([[[0, 1]], [[1, 2]], [[2, 1]], [[1, 2]]], experts=3, request=[0, 0, 0, 1])
     assert lag1_reuse(trace) == pytest.approx([0.75])
     assert lag1_reuse(token_trace([[[0]]], experts=1)) is None
+
+
+def test_tokens_around_a_gap_do_not_follow_each_other() -> None:
+    trace = token_trace([[[0]], [[0]], [[1]]], experts=2)
+    gap = replace(trace, position=np.array([0, 1, 3], dtype=np.int32))
+    assert lag1_reuse(gap) == pytest.approx([1.0])
 
 
 def test_padding_is_no_reuse() -> None:

@@ -1,13 +1,20 @@
 """Sizes as people write them."""
 
 import pytest
+
 from placer.errors import BadInputError
 from placer.units import GIB, gib, parse_size
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("72GiB", 72 * 2**30), ("80GB", 80 * 10**9), ("1.5 GiB", 3 * 2**29), ("512MiB", 2**29), ("24gib", 24 * 2**30)],
+    [
+        ("72GiB", 72 * 2**30),
+        ("80GB", 80 * 10**9),
+        ("1.5 GiB", 3 * 2**29),
+        ("512MiB", 2**29),
+        ("24gib", 24 * 2**30),
+    ],
 )
 def test_a_size_is_a_number_and_a_unit(text: str, expected: int) -> None:
     assert parse_size(text) == expected
@@ -17,7 +24,9 @@ def test_a_percentage_refers_to_the_whole() -> None:
     assert parse_size("75%", whole_bytes=80 * GIB) == 60 * GIB
 
 
-@pytest.mark.parametrize("text", ["", "72", "-3GiB", "0GiB", "GiB", "12 parsecs", "nanGiB", "1e400GiB", "101%", "infGB"])
+@pytest.mark.parametrize(
+    "text", ["", "72", "-3GiB", "0GiB", "GiB", "12 parsecs", "nanGiB", "1e400GiB", "101%", "infGB"]
+)
 def test_what_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(BadInputError):
         parse_size(text, whole_bytes=GIB)

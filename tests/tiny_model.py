@@ -65,6 +65,4 @@ def tiny_cost(
         transfer_token_us=0.0,
         provenance=Provenance.DATASHEET,
     )
-    return CostModel(
-        SideCost((cold,), Provenance.FITTED), SideCost((hot,), Provenance.DATASHEET), rates
-    )
+    return CostModel(SideCost((cold,), Provenance.FITTED), SideCost((hot,), Provenance.DATASHEET), rates)

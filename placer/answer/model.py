@@ -22,7 +22,11 @@ def model_answer(document: dict[str, Any]) -> RenderableType:
     experts = Table(box=None, pad_edge=False)
     for header in ("one expert", "format", "size", "all experts"):
         experts.add_column(header, justify="left" if header in ("one expert", "format") else "right")
-    for place, label in (("checkpoint", "in the checkpoint"), ("gpu", "hot, on the GPU"), ("cpu", "cold, on the CPU")):
+    for place, label in (
+        ("checkpoint", "in the checkpoint"),
+        ("gpu", "hot, on the GPU"),
+        ("cpu", "cold, on the CPU"),
+    ):
         experts.add_row(label, form[place], gib(size[place]), gib(size[place] * all_experts))
     rest = Table(title=f"per GPU at tp {document['tp']}", title_justify="left", box=None, pad_edge=False)
     rest.add_column("line")
@@ -34,5 +38,7 @@ def model_answer(document: dict[str, Any]) -> RenderableType:
         rest.add_row(f"KV per token, {dtype}", f"{count:,} B")
     if state := document["state_bytes_per_request_per_gpu"]:
         rest.add_row("state per request", gib(state))
-    origin = Text("\n".join(f"origin of {key}: {value}" for key, value in document["provenance"].items()), style="dim")
+    origin = Text(
+        "\n".join(f"origin of {key}: {value}" for key, value in document["provenance"].items()), style="dim"
+    )
     return Group(head, Text(""), experts, Text(""), rest, Text(""), origin)

@@ -79,7 +79,9 @@ def _hot_lines(document: PlacementDocument) -> Text:
         f" (layers {document.model.layers[0]}-{document.model.layers[-1]})"
     ]
     bars = sparkline(counts, document.model.experts)
-    lines += ["  " + bars[start : start + _SPARKLINE_WIDTH] for start in range(0, len(bars), _SPARKLINE_WIDTH)]
+    lines += [
+        "  " + bars[start : start + _SPARKLINE_WIDTH] for start in range(0, len(bars), _SPARKLINE_WIDTH)
+    ]
     return Text("\n".join(lines))
 
 
@@ -112,8 +114,9 @@ def _solver_line(document: PlacementDocument) -> Text:
         return Text(f"solver: {solver.name}, {solver.seconds:.1f} s; no bound (see notes)")
     returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
     return Text(
-        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:.2%} proven on the part a plan can change; "
-        f"objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; {solver.seconds:.1f} s"
+        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:.2%} proven on the part that a plan "
+        f"can change; objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; "
+        f"{solver.seconds:.1f} s"
     )
 
 

@@ -28,7 +28,11 @@ def profile_answer(profile: Profile) -> RenderableType:
     ] + [(f"from {source.source}", source.reported) for source in cpu.report.sources]
     for name, figures in rows:
         errors.add_row(
-            name, str(figures.calls), f"{figures.mape:.1%}", f"{figures.p90_error:.1%}", f"{figures.bias:+.1%}"
+            name,
+            str(figures.calls),
+            f"{figures.mape:.1%}",
+            f"{figures.p90_error:.1%}",
+            f"{figures.bias:+.1%}",
         )
     facts = [
         f"cold side (measured): {cpu.machine.cpu}, {cpu.threads} thread(s), {cpu.variant}, {cpu.version}",

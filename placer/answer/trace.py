@@ -16,7 +16,8 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
         else "flat: hot experts serve hardly more than by chance, static placement gains little"
     )
     head = Text(
-        f"{verdict} ({document['coverage']['50']:.1%} against {document['uniform_null']['50']:.1%})", style="bold"
+        f"{verdict} ({document['coverage']['50']:.1%} against {document['uniform_null']['50']:.1%})",
+        style="bold",
     )
     table = Table(box=None, pad_edge=False)
     for header in ("hottest experts of each layer", "serve", "uniform null"):
@@ -31,9 +32,13 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
         f"Gini {document['gini']:.3f}",
     ]
     if document["lag1_reuse"] is not None:
-        facts.append(f"an expert of a token is chosen again by the next token in {document['lag1_reuse']:.1%}")
+        facts.append(
+            f"an expert of a token is chosen again by the next token in {document['lag1_reuse']:.1%}"
+        )
     if document["distinct_experts"] is not None:
-        distinct = ", ".join(f"{count:.1f} at {batch}" for batch, count in document["distinct_experts"].items())
+        distinct = ", ".join(
+            f"{count:.1f} at {batch}" for batch, count in document["distinct_experts"].items()
+        )
         facts.append(f"distinct experts per layer by batch: {distinct}")
     if document["domains"]:
         facts.append(f"{len(document['domains'])} domains: {', '.join(map(str, document['domains']))}")

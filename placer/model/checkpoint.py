@@ -63,11 +63,10 @@ class _Tally:
 def weigh_by_formula(blueprint: Blueprint) -> Weighed:
     """Sizes that config.json implies."""
     tally = _computed(blueprint)
-    routed = len(blueprint.counts.moe_layers) * blueprint.counts.experts * blueprint.expert_parameters
     return Weighed(
         weight_groups(tally.weights + _copies(blueprint)),
         blueprint.checkpoint_expert_bytes,
-        routed,
+        _routed_parameters(blueprint),
         tally.parameters["other"],
         tally.parameters["mtp"],
     )
@@ -79,7 +78,8 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
     Raises
     ------
     BadInputError
-        When the checkpoint lacks experts that config.json counts, or holds experts that it does not.
+        When the checkpoint lacks parameters of experts that config.json counts, or holds experts that it does
+        not.
     """
     modules = {module.name: module for module in blueprint.modules if module.stored}
     tally = _Tally(blueprint.quantization.format, blueprint.quantization.plain)
@@ -95,11 +95,12 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
         elif not experts.add(tensor):
             unknown.append(tensor.name)
             tally.add(tensor, _unknown_class(tensor.name, blueprint), Split.REPLICATED)
+    experts.check()
     missing = [name for name in modules if name not in found]
     return Weighed(
         weight_groups(tally.weights + _copies(blueprint)),
-        experts.bytes_each(),
-        experts.parameters,
+        experts.most_bytes,
+        _routed_parameters(blueprint),
         tally.parameters["other"],
         tally.parameters["mtp"],
         tuple(_mismatches(blueprint, tally, experts, missing, unknown)),
@@ -107,15 +108,14 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
 
 
 class _ExpertTally:
-    """Sums bytes of routed experts over stored tensors, per MoE layer and expert."""
+    """Sums stored tensors of routed experts per MoE layer and expert."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._blueprint = blueprint
         self._row = {layer: row for row, layer in enumerate(blueprint.counts.moe_layers)}
-        self._bytes: npt.NDArray[np.int64] = np.zeros(
-            (len(self._row), blueprint.counts.experts), dtype=np.int64
-        )
-        self.parameters = 0
+        shape = (len(self._row), blueprint.counts.experts)
+        self._bytes: npt.NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self._parameters: npt.NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
 
     def add(self, tensor: StoredTensor) -> bool:
         """Count ``tensor`` if it belongs to routed experts; False if it does not."""
@@ -125,31 +125,36 @@ class _ExpertTally:
         layer, experts = int(match[1]), self._blueprint.counts.experts
         if layer not in self._row:
             raise _contradiction(f"layer {layer} is not a MoE layer", tensor.name)
-        size = elements_bytes(tensor.elements, tensor.dtype)
-        if match[2] is not None:
-            if int(match[2]) >= experts:
-                raise _contradiction(f"a layer has {experts} experts", tensor.name)
-            self._bytes[self._row[layer], int(match[2])] += size
-        else:
-            # Fused experts: the first axis counts them.
-            if not tensor.shape or tensor.shape[0] != experts:
-                raise _contradiction(f"a layer has {experts} experts", tensor.name)
-            self._bytes[self._row[layer]] += size // experts
-        self.parameters += tensor.parameters
+        fused = match[2] is None
+        # The first axis of fused tensors counts experts.
+        if (fused and (not tensor.shape or tensor.shape[0] != experts)) or (
+            not fused and int(match[2]) >= experts
+        ):
+            raise _contradiction(f"a layer has {experts} experts", tensor.name)
+        at = (self._row[layer], slice(None) if fused else int(match[2]))
+        share = experts if fused else 1
+        self._bytes[at] += elements_bytes(tensor.elements, tensor.dtype) // share
+        self._parameters[at] += tensor.parameters // share
         return True
 
-    def bytes_each(self) -> int:
-        """Bytes of the largest expert; raises BadInputError when one has no tensors."""
-        absent = np.argwhere(self._bytes == 0)
-        if len(absent):
-            row, expert = (int(index) for index in absent[0])
+    def check(self) -> None:
+        """Raise BadInputError unless every expert has all its parameters."""
+        wanted = self._blueprint.expert_parameters
+        wrong = np.argwhere(self._parameters != wanted)
+        if len(wrong):
+            row, expert = (int(index) for index in wrong[0])
+            layer = self._blueprint.counts.moe_layers[row]
             raise BadInputError(
-                f"the checkpoint holds no tensor for {len(absent):,} of {self._bytes.size:,} experts, first: "
-                f"expert {expert} of layer {self._blueprint.counts.moe_layers[row]}",
+                f"expert {expert} of layer {layer} holds {self._parameters[row, expert]:,} parameters in the "
+                f"checkpoint, {wanted:,} by config.json; {len(wrong):,} of {self._parameters.size:,} differ",
                 "download the checkpoint again, or give its config.json alone to size it by formula",
             )
+
+    @property
+    def most_bytes(self) -> int:
         return int(self._bytes.max())
 
+    @property
     def least_bytes(self) -> int:
         return int(self._bytes.min())
 
@@ -163,6 +168,10 @@ def _contradiction(said: str, found: str) -> BadInputError:
         f"config.json says {said}, but the checkpoint holds {_shown(found)}",
         "keep config.json and weights of the same model together",
     )
+
+
+def _routed_parameters(blueprint: Blueprint) -> int:
+    return len(blueprint.counts.moe_layers) * blueprint.counts.experts * blueprint.expert_parameters
 
 
 def _computed(blueprint: Blueprint) -> _Tally:
@@ -208,10 +217,11 @@ def _unknown_class(name: str, blueprint: Blueprint) -> str:
 def _mismatches(
     blueprint: Blueprint, tally: _Tally, experts: _ExpertTally, missing: list[str], unknown: list[str]
 ) -> Iterable[str]:
-    if (each := experts.bytes_each()) != blueprint.checkpoint_expert_bytes:
-        yield f"expert: {each:,} bytes in headers, {blueprint.checkpoint_expert_bytes:,} computed"
-    if (least := experts.least_bytes()) != each:
-        yield f"experts differ in size: {least:,} to {each:,} bytes, the largest counts"
+    least, most = experts.least_bytes, experts.most_bytes
+    if most != blueprint.checkpoint_expert_bytes:
+        yield f"expert: {most:,} bytes in headers, {blueprint.checkpoint_expert_bytes:,} computed"
+    if least != most:
+        yield f"experts differ in size: {least:,} to {most:,} bytes, the largest counts"
     computed = _computed(blueprint).stored_bytes
     for name in sorted(computed.keys() | tally.stored_bytes.keys() - {"other"}):
         if tally.stored_bytes[name] != computed[name]:

@@ -13,6 +13,8 @@ MAX_CONFIG_BYTES = 16 * 2**20
 MAX_LAYERS = 4096
 MAX_EXPERTS = 65535
 """Trace files hold expert ids as uint16 and use 65535 for padding."""
+MAX_ALL_EXPERTS = 2**20
+"""Ten times the experts of the largest published model, over all layers."""
 MAX_WIDTH = 2**24
 MAX_VOCABULARY = 2**26
 MAX_TOKENS = 2**40
@@ -34,21 +36,23 @@ class Config:
         Whether the language model's fields were under ``text_config``.
     fields
         The language model's fields.
+    document
+        The whole config.json.
     """
 
     def __init__(self, path: Path, sha256: str, document: Mapping[str, Any]) -> None:
         self.path = path
         self.sha256 = sha256
         text = document.get("text_config")
-        self.nested = isinstance(text, dict) and "num_hidden_layers" not in document
-        self.fields: Mapping[str, Any] = text if self.nested and isinstance(text, dict) else document
-        self._document = document
+        self.nested = isinstance(text, dict)
+        self.fields: Mapping[str, Any] = text if isinstance(text, dict) else document
+        self.document = document
         self._read: set[str] = set()
 
     @property
     def architecture(self) -> str | None:
         """First entry of ``architectures`` of the whole model, where given."""
-        names = self._document.get("architectures")
+        names = self.document.get("architectures")
         if names is None:
             return None
         if not isinstance(names, list) or not names or not isinstance(names[0], str):
@@ -58,7 +62,7 @@ class Config:
     @property
     def quantization(self) -> Mapping[str, Any] | None:
         """``quantization_config`` of the language model or of the whole model, where given."""
-        for fields in (self.fields, self._document):
+        for fields in (self.fields, self.document):
             section = fields.get("quantization_config")
             if section is None:
                 continue

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from placer.errors import BadInputError
-from placer.model.config import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_VOCABULARY, Config
+from placer.model.config import MAX_ALL_EXPERTS, MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_VOCABULARY, Config
 from placer.model.families import Family
 
 _MAX_MTP_LAYERS = 16
@@ -71,10 +71,15 @@ def read_counts(config: Config, family: Family) -> Counts:
     top_k = config.count(*family.top_k_field, most=MAX_EXPERTS)
     if top_k > experts:
         raise config.error(family.top_k_field[0], top_k, f"at most the {experts} experts")
+    mtp_layers = _optional(config, family.mtp_field, _MAX_MTP_LAYERS)
+    if (len(moe_layers) + mtp_layers) * experts > MAX_ALL_EXPERTS:
+        raise config.error(
+            family.experts_field[0], experts, f"at most {MAX_ALL_EXPERTS:,} experts in all layers"
+        )
     return Counts(
         num_layers=num_layers,
         moe_layers=moe_layers,
-        mtp_layers=_optional(config, family.mtp_field, _MAX_MTP_LAYERS),
+        mtp_layers=mtp_layers,
         experts=experts,
         top_k=top_k,
         hidden_size=config.count("hidden_size"),

@@ -203,16 +203,21 @@ _EXPERT_COUNT_FIELDS = ("n_routed_experts", "num_experts", "num_local_experts", 
 
 
 def family_of(config: Config) -> Family:
-    """The family of ``config``, by its ``model_type`` and architecture.
+    """The family of ``config``, by its ``model_type`` (its architecture where that is absent).
 
     Raises
     ------
     BadInputError
-        When the model has no experts, or no family describes it: names the fields that stay uninterpreted.
+        When model_type and architecture disagree, the model has no experts, or no family describes it: names
+        the fields that stay uninterpreted.
     """
     model_type = config.text("model_type", default="")
-    known = [family for family in FAMILIES if model_type in family.model_types]
     architecture = None if config.nested else config.architecture
+    known = [
+        family
+        for family in FAMILIES
+        if (model_type in family.model_types if model_type else architecture in family.architectures)
+    ]
     if known and (architecture is None or architecture in known[0].architectures):
         return known[0]
     if known:

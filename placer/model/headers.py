@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from placer.document import read_document
 from placer.errors import BadInputError
@@ -187,7 +187,7 @@ def _tensor(path: Path, name: str, entry: object) -> tuple[StoredTensor, int, in
     )
 
 
-def _naturals(value: Any) -> bool:
+def _naturals(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(
-        isinstance(entry, int) and not isinstance(entry, bool) and 0 <= entry < 2**63 for entry in value
+        isinstance(entry, int) and not isinstance(entry, bool) and 0 <= entry < 2**48 for entry in value
     )

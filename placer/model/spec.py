@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from placer.errors import BadInputError
 from placer.model import formats
@@ -28,8 +29,8 @@ class ModelSpec:
         Of the checkpoint's directory.
     architecture, model_type
         As config.json has them.
-    config_sha256
-        Of config.json's bytes.
+    config_sha256, config
+        Of config.json's bytes; and its content, without the long list of modules that stay unquantised.
     num_layers, moe_layers
         Layers (MTP layers excluded), and the indices of the MoE layers among them, ascending.
     experts, top_k
@@ -63,6 +64,7 @@ class ModelSpec:
     architecture: str
     model_type: str
     config_sha256: str
+    config: dict[str, Any] = field(hash=False, repr=False)
     num_layers: int
     moe_layers: tuple[int, ...]
     experts: int
@@ -250,8 +252,9 @@ def _spec(name: str, config: Config, plan: Blueprint, weighed: Weighed, sizes: s
     return ModelSpec(
         name=name,
         architecture=config.architecture or plan.family.architectures[0],
-        model_type=config.text("model_type"),
+        model_type=config.text("model_type", default=plan.family.model_types[0]),
         config_sha256=config.sha256,
+        config=_carried(config),
         num_layers=counts.num_layers,
         moe_layers=counts.moe_layers,
         experts=counts.experts,
@@ -276,6 +279,15 @@ def _spec(name: str, config: Config, plan: Blueprint, weighed: Weighed, sizes: s
         cache=plan.cache,
         provenance=provenance,
     )
+
+
+def _carried(config: Config) -> dict[str, Any]:
+    section = config.document.get("quantization_config")
+    if not isinstance(section, dict):
+        return dict(config.document)
+    lists = ("modules_to_not_convert", "ignore")
+    short = {key: value for key, value in section.items() if key not in lists}
+    return {**config.document, "quantization_config": short}
 
 
 def _config_origin(config: Config) -> str:

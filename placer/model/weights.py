@@ -75,11 +75,12 @@ def gpu_dtype(tensor: StoredTensor, *, plain: str, expert_format: str) -> str:
 
 
 def weight_groups(weights: Iterable[tuple[str, Split, str, tuple[int, ...]]]) -> tuple[WeightGroup, ...]:
-    """Group ``weights`` (class, split, dtype in GPU memory, shape) that are alike."""
+    """Group ``weights`` (class, split, dtype in GPU memory, shape) that are alike, in a fixed order."""
     counts = Counter(weights)
+    alike = sorted(counts, key=lambda key: (key[0], key[1].value, *key[2:]))
     return tuple(
-        WeightGroup(weight_class, shape, dtype, split, count)
-        for (weight_class, split, dtype, shape), count in counts.items()
+        WeightGroup(weight_class, shape, dtype, split, counts[weight_class, split, dtype, shape])
+        for weight_class, split, dtype, shape in alike
     )
 
 

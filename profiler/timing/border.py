@@ -4,6 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from placer.kernels.expert_shape import ExpertShape
+from placer.profiler.timing.call import least_tokens
+
 CONTRAST = 1.3
 """Least ratio of two times, at the same rows, that tells two algorithms apart (RAWINT4 shows 2 to 3)."""
 
@@ -14,6 +17,13 @@ class Border:
 
     tokens: int | None
     how: str
+
+
+def probe_rows(shape: ExpertShape, hint: int) -> tuple[int, ...]:
+    """Rows to look for a border with: up to four experts with up to eight rows that fit ``hint`` tokens."""
+    count = min(4, shape.experts)
+    fitting = [m for m in range(1, 9) if least_tokens((m,) * count, shape.top_k) <= hint]
+    return (max(fitting, default=1),) * count
 
 
 def probe_border(time_us: Callable[[int], float], hint: int, least: int, most: int) -> Border:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
+
 from placer.kernels.expert_shape import ExpertShape
 
 

@@ -14,15 +14,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+import placer.errors
+from placer.errors import MissingComponentError, PlacerError
+from placer.output import write_text
 from placer.profiler.timing.call import Call, TimedCall
 from placer.profiler.timing.machine import Bandwidth, Machine
 from placer.profiler.timing.rounds import QUIET_MOVEMENT, anchor_movement
 from placer.profiler.timing.spec import CampaignSpec, call_from_json
 
-import placer.errors
-from placer.errors import MissingComponentError, PlacerError
-from placer.output import write_text
-
+QUIET_CORES = 0.25
+"""Other programs that take more than this slow a campaign steadily, which no movement would show."""
 POLL_SECONDS = 0.05
 STALL_SECONDS = 120.0
 """Silence after which a worker counts as hung: far longer than any single call."""
@@ -70,6 +72,8 @@ class Samples:
         Last token count of the first regime (None: one regime), and how it was found.
     bandwidth
         Memory read in the same run, by one thread, by the kernel's, by one per core.
+    other_cores
+        Cores that other programs kept busy while calls were timed, on average.
     """
 
     calls: tuple[Call, ...]
@@ -80,6 +84,7 @@ class Samples:
     kernel: LoadedKernel
     machine: Machine
     bandwidth: tuple[Bandwidth, ...]
+    other_cores: float
     notes: tuple[str, ...]
     seconds: float
 
@@ -91,11 +96,11 @@ class Samples:
     def quiet_warning(self) -> str | None:
         """A sentence when the machine was not quiet, else None."""
         movement = anchor_movement(self.anchor_us.tolist())
-        if movement <= QUIET_MOVEMENT:
+        if movement <= QUIET_MOVEMENT and self.other_cores <= QUIET_CORES:
             return None
         return (
-            f"the machine was not quiet: the same call moved by {movement:.0%} from round to round "
-            f"(load average {self.machine.load_average:.1f} at the start); repeat when it is idle"
+            f"the machine was not quiet: the same call moved by {movement:.0%} from round to round, and other "
+            f"programs kept {self.other_cores:.1f} cores busy; repeat when it is idle"
         )
 
 
@@ -143,7 +148,12 @@ def _run_worker(
     environment = {**os.environ, "OMP_NUM_THREADS": str(spec.threads)}
     events: list[dict[str, Any]] = []
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,  # Ctrl-C reaches this process alone, which then kills the worker.
     )
     hard_end = time.monotonic() + 2 * spec.max_seconds + stall_seconds
     last_sign = time.monotonic() + max(0.0, STARTUP_SECONDS - stall_seconds)
@@ -226,6 +236,7 @@ def _samples(spec: CampaignSpec, events: list[dict[str, Any]], seconds: float) -
         kernel=loaded,
         machine=Machine(**{**facts, "isa": tuple(facts["isa"])}),
         bandwidth=tuple(Bandwidth(**_fields(event)) for event in events if event["event"] == "bandwidth"),
+        other_cores=found["done"]["other_cores"],
         notes=tuple(notes),
         seconds=seconds,
     )

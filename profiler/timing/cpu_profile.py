@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from placer.errors import MissingComponentError
 from placer.kernels.backends import AUTO, choose_cpu_backend
 from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.expert_shape import ExpertShape
@@ -13,8 +14,6 @@ from placer.profiler.timing.grid import trace_calls
 from placer.profiler.timing.kernel_profile import KernelProfile, kernel_profile
 from placer.profiler.timing.machine import this_machine
 from placer.profiler.timing.spec import CampaignSpec
-
-from placer.errors import MissingComponentError
 
 MAX_SECONDS = 90.0
 """Wall time of a campaign unless the caller says otherwise."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from placer.errors import BadInputError
 from placer.kernels.backends import AUTO, choose_gpu_backend
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.steps import Steps
@@ -11,8 +12,6 @@ from placer.profiler.timing.cpu_profile import MAX_SECONDS
 from placer.profiler.timing.grid import trace_calls
 from placer.profiler.timing.kernel_profile import KernelProfile, kernel_profile
 from placer.profiler.timing.spec import CampaignSpec
-
-from placer.errors import BadInputError
 
 
 def profile_gpu(

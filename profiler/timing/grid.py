@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
+from placer.errors import BadInputError
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.steps import Steps
 from placer.profiler.timing.call import Call, Role, least_tokens
-
-from placer.errors import BadInputError
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32, 48, 64)
 """Rows per expert."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import SideCost
 from placer.profiler.fit import FitReport, call_us, fit_side

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import torch
+
 from placer.kernels.cores import usable_cores
 from placer.profiler.timing.stopwatch import cuda_event
 
@@ -66,6 +67,32 @@ class Machine:
     memory_bytes: int
     available_bytes: int
     load_average: float
+
+
+@dataclass(frozen=True)
+class CpuSeconds:
+    """Processor seconds since some start: of the whole machine, of this process, and on the wall."""
+
+    everything: float
+    own: float
+    wall: float
+
+    def others_since(self, before: "CpuSeconds") -> float:
+        """Cores that other programs kept busy between ``before`` and this, on average; never negative."""
+        busy = (self.everything - before.everything) - (self.own - before.own)
+        return max(0.0, busy) / max(self.wall - before.wall, 1e-9)
+
+
+def cpu_seconds() -> CpuSeconds:
+    """Processor seconds so far."""
+    times = psutil.cpu_times()
+    own = psutil.Process().cpu_times()
+    return CpuSeconds(
+        # Neither idle nor waiting for a disk, and time taken by other guests of the host left out.
+        everything=float(times.user + times.system),
+        own=float(own.user + own.system),
+        wall=time.monotonic(),
+    )
 
 
 def this_machine() -> Machine:

@@ -16,6 +16,10 @@ PRICED_ROWS = 8
 """Rows of the second call that a regime is priced from; the first has one."""
 
 
+ESSENTIAL = {Role.GRID: 12, Role.HELDOUT: 6}
+"""Calls of each role that a regime keeps however short the time is."""
+
+
 @dataclass(frozen=True)
 class RegimePrice:
     """Rough microseconds of an active expert and of each of its rows, for calls of up to ``max_tokens``."""
@@ -58,6 +62,20 @@ def all_calls(spec: CampaignSpec, border: int | None, halvings: int) -> tuple[Ca
     grid = grid_calls(spec.shape, border, halvings)
     made_up = zipf_calls(spec.shape, border, spec.seed, halvings)
     return tuple(dict.fromkeys((*spec.extra_calls, *grid, *made_up)))
+
+
+def essential_calls(calls: tuple[Call, ...], border: int | None) -> frozenset[int]:
+    """Indices of the cheapest calls that a fit and its error need in every regime, whatever they cost."""
+    essential: set[int] = set()
+    for least, most in regime_ranges(border):
+        for role, count in ESSENTIAL.items():
+            inside = [
+                index
+                for index, call in enumerate(calls)
+                if call.role is role and least <= call.tokens and (most is None or call.tokens <= most)
+            ]
+            essential.update(sorted(inside, key=lambda index: sum(calls[index].rows))[:count])
+    return frozenset(essential)
 
 
 def round_seconds(calls: tuple[Call, ...], prices: tuple[RegimePrice, ...]) -> float:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from placer.profiler.timing.call import Call
 
 from placer.errors import BadInputError
+from placer.profiler.timing.call import Call
 
 ANCHOR_REPEATS = 8
 """Samples of the anchor call in each round."""
@@ -56,6 +56,7 @@ def run_rounds(
     deadline: float,
     rounds: int,
     min_rounds: int,
+    essential: frozenset[int] = frozenset(),
     generator: np.random.Generator,
     on_round: Callable[[Tally], None],
     on_progress: Callable[[int, int], None],
@@ -65,7 +66,7 @@ def run_rounds(
 
     A first round is discarded as a sample (first-call allocations) and used as a price list: it visits the
     calls from the cheapest on, and calls that would not fit into ``min_rounds`` rounds before the deadline
-    are dropped, the most expensive first.
+    are dropped, the most expensive first, but none of the indices in ``essential``.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def run_rounds(
         When not even the cheapest call fits.
     """
     started = now()
-    tally = Tally(kept=_affordable(calls, time_us, deadline - now(), min_rounds, now))
+    tally = Tally(kept=_affordable(calls, time_us, deadline - now(), min_rounds, essential, now))
     dropped = len(calls) - len(tally.kept)
     if dropped:
         tally.notes.append(f"{dropped} of {len(calls)} calls cost too much for the time and were left out")
@@ -120,10 +121,11 @@ def _affordable(
     time_us: Callable[[Call], float],
     seconds: float,
     min_rounds: int,
+    essential: frozenset[int],
     now: Callable[[], float],
 ) -> tuple[int, ...]:
     cheapest_first = sorted(
-        range(len(calls)), key=lambda index: (sum(calls[index].rows), calls[index].tokens)
+        range(len(calls)), key=lambda i: (i not in essential, sum(calls[i].rows), calls[i].tokens)
     )
     started = now()
     prices_s: dict[int, float] = {}
@@ -132,20 +134,20 @@ def _affordable(
         time_us(calls[index])
         prices_s[index] = now() - before
         # This round counts too.
-        if (now() - started) * (min_rounds + 1) > seconds:
+        if (now() - started) * (min_rounds + 1) > seconds and essential <= prices_s.keys():
             break
     left = seconds - (now() - started)
-    affordable: list[int] = []
-    spent = 0.0
-    for index in sorted(prices_s, key=lambda index: prices_s[index]):
+    affordable = set(essential)
+    spent = sum(prices_s[index] for index in essential) * min_rounds
+    for index in sorted(prices_s.keys() - essential, key=lambda index: prices_s[index]):
         spent += prices_s[index] * min_rounds
         if spent > left:
             break
-        affordable.append(index)
+        affordable.add(index)
     return tuple(sorted(affordable))
 
 
 def _anchor(calls: tuple[Call, ...], kept: tuple[int, ...]) -> Call:
-    """A middling call: the median of the kept ones by rows."""
+    """A middling call: the lower median of the kept ones by rows."""
     by_rows = sorted(kept, key=lambda index: sum(calls[index].rows))
-    return calls[by_rows[len(by_rows) // 2]]
+    return calls[by_rows[(len(by_rows) - 1) // 2]]

@@ -36,22 +36,26 @@ def cuda_graph_stopwatch() -> Stopwatch:
     cache_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.zeros(max(2 * cache_bytes, 1 << 20), dtype=torch.uint8, device=device)
     side = _CUDA.Stream()
+    pool = torch.cuda.graph_pool_handle()
 
     def measure(call: Callable[[], Tensor]) -> float:
+        torch.cuda.synchronize()
         with torch.cuda.stream(side):
             call()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+            side.synchronize()
+            # `torch.cuda.graph` would collect garbage and empty the allocator around every capture.
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(pool=pool)
             call()
-        graph.replay()
-        flush.fill_(1)
-        begin, end = cuda_event(), cuda_event()
-        torch.cuda.synchronize()
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
+            graph.capture_end()
+            graph.replay()
+            flush.fill_(1)
+            begin, end = cuda_event(), cuda_event()
+            side.synchronize()
+            begin.record(side)
+            graph.replay()
+            end.record(side)
+            side.synchronize()
         return float(begin.elapsed_time(end) * 1e3)
 
     return measure

@@ -15,19 +15,24 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from placer.errors import MissingComponentError, PlacerError
 from placer.kernels.backends import CPU_BACKENDS, GPU_BACKENDS
 from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.kt_rawint4 import KtRawInt4
-from placer.profiler.timing.border import Border, probe_border
+from placer.profiler.timing.border import Border, probe_border, probe_rows
 from placer.profiler.timing.call import Call, Role, least_tokens, routing
-from placer.profiler.timing.machine import gpu_bandwidth, read_bandwidth_bytes_per_s, this_machine
-from placer.profiler.timing.plan import affordable_calls, all_calls, price_regimes
+from placer.profiler.timing.machine import (
+    cpu_seconds,
+    gpu_bandwidth,
+    read_bandwidth_bytes_per_s,
+    this_machine,
+)
+from placer.profiler.timing.plan import affordable_calls, all_calls, essential_calls, price_regimes
 from placer.profiler.timing.residency import Residency, choose_residency
 from placer.profiler.timing.rounds import Tally, run_rounds
 from placer.profiler.timing.spec import CampaignSpec
 from placer.profiler.timing.stopwatch import Stopwatch, cuda_graph_stopwatch, wall_clock
-
-from placer.errors import MissingComponentError, PlacerError
 
 PROBE_SAMPLES = 9
 """Samples of each token count while the border is looked for."""
@@ -104,17 +109,19 @@ def _run(spec: CampaignSpec, results: ResultFile) -> None:
         border = _probe(spec, hint, time_us, results)
     calls, notes = _plan(spec, border.tokens, max_tokens, time_us, deadline - time.monotonic())
     results.write("plan", border=border.tokens, how=border.how, calls=[asdict(call) for call in calls])
+    before = cpu_seconds()
     tally = run_rounds(
         calls,
         time_us,
         deadline=deadline,
         rounds=spec.rounds,
         min_rounds=spec.min_rounds,
+        essential=frozenset() if spec.only_extra else essential_calls(calls, border.tokens),
         generator=generator,
         on_round=lambda tally: _write_round(tally, results),
         on_progress=lambda done, total: results.progress("timing", done, total),
     )
-    results.write("done", notes=[*notes, *tally.notes])
+    results.write("done", notes=[*notes, *tally.notes], other_cores=cpu_seconds().others_since(before))
 
 
 def _build(spec: CampaignSpec) -> ExpertMLP:
@@ -183,8 +190,8 @@ def _sampler(
 
 
 def _probe(spec: CampaignSpec, hint: int, time_us: Callable[[Call], float], results: ResultFile) -> Border:
-    """Four experts with eight rows each (fewer where the hint leaves no room), in ever other calls."""
-    rows = (max(1, min(8, hint)),) * min(4, spec.shape.experts)
+    """The border, from the same rows in calls of different token counts."""
+    rows = probe_rows(spec.shape, hint)
     least = least_tokens(rows, spec.shape.top_k)
 
     def quartile_us(tokens: int) -> float:
