@@ -50,7 +50,7 @@ class StepCosts:
     def layer_us(self, hot: Mask) -> NDArray[np.float64]:
         """Time of every MoE layer of every step under ``hot`` (bool [L, E]): float [S, L]."""
         hot_us, cold_us = self.side_us(hot)
-        return np.maximum(hot_us, cold_us)
+        return np.asarray(np.maximum(hot_us, cold_us))
 
     def side_us(self, hot: Mask) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Time of the hot and of the cold side of every layer-step: float [S, L] each."""
@@ -68,7 +68,7 @@ class StepCosts:
 
     def step_us(self, hot: Mask) -> NDArray[np.float64]:
         """Time of every step, base included: float [S]."""
-        return self.base_us + self.layer_us(hot).sum(axis=1)
+        return np.asarray(self.base_us + self.layer_us(hot).sum(axis=1))
 
 
 def step_costs(

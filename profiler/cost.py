@@ -88,7 +88,7 @@ class SideCost:
         regimes = [self.regime(int(count)) for count in tokens]
         fixed = np.array([regime.fixed_us for regime in regimes])
         per_token = np.array([regime.token_us for regime in regimes])
-        return fixed + per_token * np.asarray(tokens, dtype=np.float64)
+        return np.asarray(fixed + per_token * tokens)
 
     def is_extrapolated(self, rows: NDArray[np.integer], tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Whether a step asks for more rows per expert than were measured: bool [S]."""

@@ -86,7 +86,7 @@ def simulate_closed_loop(
             now += float(random.choice(decode_step_us, size=steps).sum())
             remaining[running] -= steps
             tokens += steps * int(running.sum())
-        for slot in np.flatnonzero(running & (remaining == 0)):
+        for slot in np.flatnonzero(running & (remaining == 0)).tolist():
             running[slot] = False
             if counted[slot]:
                 tpot.append((now - first_token[slot]) / (output_tokens - 1) / 1e3)

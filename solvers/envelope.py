@@ -47,7 +47,7 @@ class StepEnvelope:
 
 def step_envelope(view: LayerView, decided: Decided) -> StepEnvelope:
     """Build the envelope of every layer-step, one layer at a time (memory stays at [S, E])."""
-    L, S, E = view.shape
+    L, S, _ = view.shape
     free = decided.free
     active_any = (view.hot_us > 0) | (view.cold_us > 0)
     counts = (active_any & free[:, None, :]).sum(axis=2)

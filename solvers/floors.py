@@ -1,12 +1,11 @@
 """The best lower bound so far, layer by layer, and the steps that raise it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placer.solvers.decided import Decided, decide, nothing_decided
 from placer.solvers.deadline import Deadline
+from placer.solvers.decided import Decided, decide, nothing_decided
 from placer.solvers.envelope import StepEnvelope, step_envelope
 from placer.solvers.interior_point import iterates
 from placer.solvers.layer_view import Float64s, LayerView
@@ -68,23 +67,19 @@ class FloorBuilder:
         mixed = relax_mixed(self.view, self._envelope, self._open, multipliers)
         return self._floors(mixed, 0.0, np.full((L, E), 0.5))
 
-    def relaxed(self, floors: Floors, *, columns: bool, enough: Callable[[Floors], bool]) -> Floors:
+    def relaxed(self, floors: Floors, *, columns: bool) -> Floors:
         """Close the relaxation over the price too; ``columns`` adds the counts of every layer-step.
 
         Where all-cold or all-hot layers come cheaper than mixed ones (charges that a pure layer saves),
         the price of the mixed relaxation is not the best one: then the price that maximises the bound at
         the shares found, and the shares at that price, are improved in turn.
         """
-        best, mixed = self._close(
-            self._open, self._envelope, floors, price=None, columns=columns, enough=enough
-        )
+        best, mixed = self._close(self._open, self._envelope, floors, price=None, columns=columns)
         for _ in range(PRICE_ROUNDS):
             if mixed is None or not np.any(self._pure.best_at(best.price) <= mixed.floor_at(best.price)[0]):
                 break
             price = self._best_price(mixed)
-            better, again = self._close(
-                self._open, self._envelope, best, price=price, columns=columns, enough=enough
-            )
+            better, again = self._close(self._open, self._envelope, best, price=price, columns=columns)
             gained = better.bound_us - best.bound_us
             best = better
             if again is None or gained <= 1e-6 * abs(best.bound_us):
@@ -95,9 +90,7 @@ class FloorBuilder:
     def at_price(self, price: float, *, columns: bool, floors: Floors) -> Floors:
         """Floors at a given price (the bound may be lower than that of ``floors``, which starts the search)."""
         worthless = replace(floors, bound_us=-np.inf)
-        return self._close(
-            self._open, self._envelope, worthless, price=price, columns=columns, enough=lambda _: False
-        )[0]
+        return self._close(self._open, self._envelope, worthless, price=price, columns=columns)[0]
 
     def columns_promise(self, decided: Decided | None = None) -> bool:
         """Whether counting experts is likely to raise the bound: few counts leave the longer side open."""
@@ -119,9 +112,7 @@ class FloorBuilder:
         """
         envelope = step_envelope(self.view, decided)
         start = replace(floors, bound_us=-np.inf)
-        raised, mixed = self._close(
-            decided, envelope, start, price=floors.price, columns=True, enough=lambda _: False
-        )
+        raised, mixed = self._close(decided, envelope, start, price=floors.price, columns=True)
         if mixed is None:
             return floors, decided
         more = decide(decided, raised.reduced_us, cutoff_us - raised.layer_us)
@@ -146,7 +137,6 @@ class FloorBuilder:
         *,
         price: float | None,
         columns: bool,
-        enough: Callable[[Floors], bool],
     ) -> tuple[Floors, MixedLayers | None]:
         """Walk the central path of one relaxed program and keep the multipliers of the best bound."""
         best, best_mixed = start, None
@@ -172,7 +162,7 @@ class FloorBuilder:
             closed = point.gap_us <= 5e-5 * abs(found.bound_us)
             if closed or (stale >= 3 and point.gap_us <= 1e-2 * abs(found.bound_us)):
                 break
-            if self._deadline.passed() or enough(best):
+            if self._deadline.passed():
                 break
         return best, best_mixed
 

@@ -9,6 +9,11 @@ from typing import Any
 
 from placer.errors import MissingComponentError
 
+try:
+    import highspy
+except ImportError:
+    highspy = None
+
 
 def highs_engine() -> Any:
     """A new `highspy.Highs` with all output off.
@@ -19,8 +24,6 @@ def highs_engine() -> Any:
         When highspy is not installed.
     """
     silence_banner()
-    import highspy
-
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
     return engine
@@ -37,12 +40,8 @@ def silence_banner() -> None:
     MissingComponentError
         When highspy is not installed.
     """
-    try:
-        import highspy
-    except ImportError:
-        raise MissingComponentError(
-            "HiGHS is not installed", "pip install highspy, or use --solver cbc"
-        ) from None
+    if highspy is None:
+        raise MissingComponentError("HiGHS is not installed", "pip install highspy, or use --solver cbc")
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     try:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pulp
 
 from placer.errors import MissingComponentError
-from placer.solvers.highs_engine import silence_banner
+from placer.solvers.highs_engine import highspy, silence_banner
 from placer.solvers.solution import SolverStatus
 
 SolverName = Literal["highs", "cbc"]
@@ -50,8 +50,6 @@ def run_solver(program: Any, solver: SolverName, *, gap: float, time_limit_s: fl
 
 def _highs(program: Any, gap: float, time_limit_s: float) -> Answer:
     silence_banner()
-    import highspy
-
     backend = pulp.HiGHS(msg=False, gapRel=gap, timeLimit=time_limit_s)
     # PuLP's own status folds "time limit" into "optimal" and has no bound: ask HiGHS itself.
     backend.createAndConfigureSolver(program)

@@ -80,7 +80,7 @@ class LayerPool:
         None when no options of this price fit the budget.
         """
         options, cost, size = self._options(price)
-        L, O = cost.shape
+        L, width = cost.shape
         rows = np.arange(L)
         least = np.where(np.isfinite(cost), size, np.iinfo(np.int64).max).min(axis=1)
         extra = np.where(np.isfinite(cost), size - least[:, None], 0)
@@ -96,7 +96,7 @@ class LayerPool:
         taken = np.zeros((L, cells), dtype=np.int8)
         for layer in range(L):
             best = np.full(cells, np.inf)
-            for option in range(O):
+            for option in range(width):
                 w = int(weight[layer, option])
                 if w >= cells or not np.isfinite(cost[layer, option]):
                     continue
@@ -113,7 +113,7 @@ class LayerPool:
         return np.stack([self._masks[layer][int(options[layer, chosen[layer]])] for layer in rows])
 
     def _options(self, price: float) -> tuple[Ints, Float64s, Ints]:
-        """Counts, costs and bytes [L, O] of every layer's options, least priced cost first."""
+        """Counts, costs and bytes [L, OPTIONS + 1] of every layer's options, least priced cost first."""
         counts = np.arange(self.cost_us.shape[1])
         bytes_at = self._view.expert_bytes[:, None] * counts
         priced = self.cost_us + price * bytes_at

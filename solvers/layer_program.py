@@ -1,6 +1,7 @@
 """The mixed-integer program of one mixed layer at a fixed price."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import highspy
 import numpy as np
@@ -205,7 +206,7 @@ def _hull(value: Float64s) -> list[tuple[float, float]]:
     if len(corners) == 1:
         return [(0.0, float(value[0]))]
     pieces = []
-    for a, b in zip(corners[:-1], corners[1:], strict=True):
+    for a, b in pairwise(corners):
         slope = float(value[b] - value[a]) / (b - a)
         pieces.append((slope, float(value[a]) - slope * a))
     return pieces

@@ -93,7 +93,8 @@ class PlacementProblem:
         cold_sum = np.einsum("sle,le->sl", self.cold_us, 1.0 - x)
         hot_on = charged(self.hot_fixed_when, hot, self.hot_us)
         cold_on = charged(self.cold_fixed_when, ~hot, self.cold_us)
-        return np.maximum(hot_sum + self.hot_fixed_us * hot_on, cold_sum + self.cold_fixed_us * cold_on)
+        hot_us = hot_sum + self.hot_fixed_us * hot_on
+        return np.asarray(np.maximum(hot_us, cold_sum + self.cold_fixed_us * cold_on))
 
     def objective_us(self, hot: Mask) -> float:
         """Exact objective of the placement ``hot`` (bool [L, E]), constant included."""
@@ -120,5 +121,5 @@ def charged(when: FixedCharge, members: Mask, cost_us: Floats) -> NDArray[np.flo
     if when is FixedCharge.ALWAYS:
         return np.ones((S, L))
     if when is FixedCharge.ANY_MEMBER:
-        return np.broadcast_to(members.any(axis=1), (S, L)).astype(np.float64)
-    return ((cost_us > 0) & members[None]).any(axis=2).astype(np.float64)
+        return np.broadcast_to(np.asarray(members.any(axis=1), dtype=np.float64), (S, L))
+    return np.asarray(((cost_us > 0) & members[None]).any(axis=2), dtype=np.float64)

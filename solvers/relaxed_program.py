@@ -71,7 +71,7 @@ def relaxed_program(
     ``budget_bytes`` bounds them (it is ignored when everything fits). ``layers`` (bool [L]) leaves out
     the other layers' terms.
     """
-    L, S, E = view.shape
+    L, _, _ = view.shape
     chosen = np.ones(L, dtype=bool) if layers is None else layers
     free = decided.free & chosen[:, None]
     masked = free[:, None, :]

@@ -70,7 +70,7 @@ class SideSums:
 
 def side_sums(view: LayerView) -> SideSums:
     """Choose the form and fill the tables."""
-    L, S, E = view.shape
+    L, S, _ = view.shape
     hot_total, cold_total = view.hot_us.sum(axis=2), view.cold_us.sum(axis=2)
     by_active = FixedCharge.ANY_ACTIVE
     # A side that can never have an active member never pays an ANY_ACTIVE charge.

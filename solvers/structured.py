@@ -185,19 +185,13 @@ class _Solve:
     def _prove(self, floors: Floors) -> None:
         self._proof.bound_us = max(self._proof.bound_us, floors.bound_us)
 
-    def _enough(self, floors: Floors) -> bool:
-        # The plan in hand already meets this bound: no need to polish it.
-        return self.objective_us - self.problem.constant_us - floors.bound_us <= 0.5 * self.gap * abs(
-            floors.bound_us
-        )
-
     def _greedy(self, floors: Floors) -> Mask:
         return filled(
             self.view, repaired(self.view, floors.reduced_us < 0, floors.reduced_us), floors.reduced_us
         )
 
     def _relax(self) -> None:
-        self.floors = self.builder.relaxed(self.floors, columns=False, enough=self._enough)
+        self.floors = self.builder.relaxed(self.floors, columns=False)
         self._prove(self.floors)
         self._proof.relaxed_us = self._proof.bound_us
         self.take(self._greedy(self.floors))
@@ -208,7 +202,7 @@ class _Solve:
     def _count(self) -> None:
         if not self.builder.columns_promise():
             return
-        counted = self.builder.relaxed(self.floors, columns=True, enough=self._enough)
+        counted = self.builder.relaxed(self.floors, columns=True)
         if counted.bound_us > self.floors.bound_us:
             self.floors = counted
             self._prove(counted)
