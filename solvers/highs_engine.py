@@ -5,6 +5,7 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 from typing import Any
 
 from placer.errors import MissingComponentError
@@ -13,6 +14,9 @@ try:
     import highspy
 except ImportError:
     highspy = None
+
+
+_lock = threading.Lock()
 
 
 def highs_engine() -> Any:
@@ -29,7 +33,6 @@ def highs_engine() -> Any:
     return engine
 
 
-@functools.cache
 def silence_banner() -> None:
     """Swallow the banner that HiGHS writes to the process's stdout when its first engine is made.
 
@@ -42,6 +45,12 @@ def silence_banner() -> None:
     """
     if highspy is None:
         raise MissingComponentError("HiGHS is not installed", "pip install highspy, or use --solver cbc")
+    with _lock:
+        _make_first_engine()
+
+
+@functools.cache
+def _make_first_engine() -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     try:

@@ -1,0 +1,40 @@
+"""The cost model's form, by hand."""
+
+import numpy as np
+from placer.profiler.cost import Provenance, Regime, SideCost
+
+TILED = Regime(
+    min_tokens=65,
+    max_tokens=None,
+    fixed_us=10.0,
+    token_us=0.5,
+    expert_us=100.0,
+    tile=4,
+    tile_us=300.0,
+    residue_us=(0.0, 240.0, 250.0, 330.0),
+    heaviest_factor=0.0,
+    max_rows=64,
+)
+ROWS = Regime(1, 64, 0.0, 0.0, 100.0, 1, 250.0, (0.0,), 0.0, 64)
+SIDE = SideCost((ROWS, TILED), Provenance.FITTED)
+
+
+def test_a_tiled_kernel_is_not_monotone() -> None:
+    # 3 rows: 100 + 330; 4 rows: 100 + 300; 5 rows: 100 + 300 + 240.
+    assert TILED.rows_us(np.array([0, 1, 3, 4, 5, 8])).tolist() == [0.0, 340.0, 430.0, 400.0, 640.0, 700.0]
+
+
+def test_the_tokens_of_the_call_choose_the_regime() -> None:
+    rows = np.array([[[4, 0]], [[4, 0]]])
+    assert SIDE.expert_us(rows, np.array([64, 65])).tolist() == [[[1100.0, 0.0]], [[400.0, 0.0]]]
+    assert SIDE.fixed_us(np.array([64, 65])).tolist() == [0.0, 10.0 + 0.5 * 65]
+
+
+def test_rows_beyond_the_measured_range_are_extrapolated() -> None:
+    rows = np.array([[[64, 0]], [[65, 0]]])
+    assert SIDE.is_extrapolated(rows, np.array([1, 1])).tolist() == [False, True]
+
+
+def test_a_floor_is_the_least_cost_of_an_expert_with_rows() -> None:
+    roofline = Regime(1, None, 5.0, 0.0, 0.0, 1, 2.0, (0.0,), 0.0, 1 << 16, floor_us=30.0)
+    assert roofline.rows_us(np.array([0, 1, 15, 20])).tolist() == [0.0, 30.0, 30.0, 40.0]
