@@ -19,6 +19,9 @@ class PlacerError(Exception):
         self.what = what
         self.hint = hint
 
+    def __reduce__(self) -> tuple[type["PlacerError"], tuple[str, str]]:
+        return type(self), (self.what, self.hint)
+
     def __str__(self) -> str:
         return f"{self.what}\n  {self.hint}" if self.hint else self.what
 
