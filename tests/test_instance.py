@@ -36,11 +36,11 @@ def test_the_time_of_a_layer_by_hand(tmp_path: Path) -> None:
 
 
 def test_bench_solves_it(tmp_path: Path) -> None:
-    rows = bench([write_instance(tmp_path / "a.npz")], time_limit_s=20, rivals=["highs", "cbc"])
+    rows = bench([write_instance(tmp_path / "a.npz")], time_limit_s=20, rivals=["highs", "cbc"], gap=1e-4)
     assert [row.solver for row in rows] == ["structured", "highs", "cbc"]
     for row in rows:
-        assert row.objective_us == pytest.approx(144.0, rel=1e-5)
-        assert row.bound_us == pytest.approx(144.0, rel=1e-5)
+        assert row.objective_us == pytest.approx(144.0, rel=1e-4)
+        assert row.bound_us == pytest.approx(144.0, rel=1e-4)
         assert row.status == "optimal"
 
 
