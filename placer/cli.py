@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -451,8 +452,14 @@ def _check_writable(path: Path) -> None:
         raise BadInputError(f"cannot write {path}: no permission in {folder}", "choose another with -o")
 
 
+def _interrupt(_number: int, _frame: object) -> None:
+    """End as on Ctrl-C, so that worker processes end too."""
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:

@@ -87,6 +87,11 @@ class SolveRequest:
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:
             raise BadInputError(f"--max-running is {self.max_running}", "give at least 1, or auto")
+        if self.max_running is not None and self.max_running > self.workload.concurrency:
+            raise BadInputError(
+                f"--max-running {self.max_running} exceeds the {self.workload.concurrency} clients of --concurrency",
+                "raise --concurrency to the clients that you expect",
+            )
         if self.min_kv_tokens < 0:
             raise BadInputError(f"--min-kv-tokens is {self.min_kv_tokens}", "give 0 or more")
         if not 0 < self.gap < 1:
@@ -255,13 +260,7 @@ def solve(
             0.8 * number / len(grid),
         )
         problem = _problem(model, cost, level, replays, expected, counts, request)
-        solution = solve_structured(
-            problem,
-            gap=max(_LEVEL_GAP, request.gap),
-            time_limit_s=request.time_limit_s,
-            seed=request.seed,
-            warm_starts=(_frequency_plan(counts, level),),
-        )
+        solution = _structured(problem, request, max(_LEVEL_GAP, request.gap), _frequency_plan(counts, level))
         if solution.bound_us is not None:
             bounds[level.settings] = solution.bound_us
         if solution.hot is not None:
@@ -385,6 +384,16 @@ def _problem(
     )
 
 
+def _structured(problem: PlacementProblem, request: SolveRequest, gap: float, warm_start: Mask) -> Solution:
+    solution = solve_structured(
+        problem, gap=gap, time_limit_s=request.time_limit_s, seed=request.seed, warm_starts=(warm_start,)
+    )
+    if solution.status is SolverStatus.INTERRUPTED:
+        # The solver hands back what it has; a decision over levels that were never tried is none.
+        raise KeyboardInterrupt
+    return solution
+
+
 def _refined(
     tried: list[LevelSolution], bounds: dict[ServerSettings, float], request: SolveRequest
 ) -> list[LevelSolution]:
@@ -395,13 +404,7 @@ def _refined(
         closed = entry.solution.gap is not None and entry.solution.gap <= request.gap
         if closed or bounds[entry.level.settings] >= best_us:
             continue
-        solution = solve_structured(
-            entry.problem,
-            gap=request.gap,
-            time_limit_s=request.time_limit_s,
-            seed=request.seed,
-            warm_starts=(entry.hot,),
-        )
+        solution = _structured(entry.problem, request, request.gap, entry.hot)
         entries[number] = replace(entry, solution=solution)
         bounds[entry.level.settings] = max(bounds[entry.level.settings], solution.bound_us or -np.inf)
     return sorted(entries, key=LevelSolution.objective_us)

@@ -130,7 +130,14 @@ def test_a_loose_target_changes_nothing(tiny: ModelSpec) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"max_running": 0}, {"min_kv_tokens": -1}, {"gap": 0.0}, {"gap": 2.0}, {"time_limit_s": -1.0}],
+    [
+        {"max_running": 0},
+        {"max_running": 5},
+        {"min_kv_tokens": -1},
+        {"gap": 0.0},
+        {"gap": 2.0},
+        {"time_limit_s": -1.0},
+    ],
 )
 def test_settings_out_of_range_are_refused(tiny: ModelSpec, changes: dict[str, object]) -> None:
     with pytest.raises(BadInputError):
