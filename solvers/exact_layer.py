@@ -1,6 +1,7 @@
 """One mixed layer solved exactly at a fixed price, by HiGHS."""
 
 import os
+import threading
 from dataclasses import dataclass
 
 import highspy
@@ -46,14 +47,15 @@ def solve_layer(
     gap_us: float,
     nodes: int,
     deadline: Deadline,
+    called_off: threading.Event,
 ) -> ExactLayer:
     """Branch and bound over the free experts of ``layer``, from the placement ``start`` (bool [E]).
 
     The layer is taken as mixed: ALWAYS and ANY_MEMBER charges are paid, and the count stays within the
     mixed bounds. HiGHS's own heuristics and presolve are off: ``start`` comes from a better search and
-    the models are small and dense.
+    the models are small and dense. It ends early when ``called_off`` is set.
     """
-    if deadline.passed():
+    if deadline.passed() or called_off.is_set():
         return ExactLayer(-np.inf, None, False)
     program = layer_program(view, layer, decided, price)
     engine = highs_engine()
@@ -70,6 +72,8 @@ def solve_layer(
         "time_limit": deadline.left_s(),
     }.items():
         engine.setOptionValue(option, setting)
+    # Asked for inside the branch and bound, so that work nobody waits for any more ends at once.
+    engine.cbMipInterrupt += lambda event: event.interrupt() if called_off.is_set() else None
     engine.passModel(program.model)
     known = highspy.HighsSolution()
     known.col_value = list(program.values(start))

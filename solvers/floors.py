@@ -21,6 +21,8 @@ from placer.solvers.relaxation import (
 from placer.solvers.relaxed_program import relaxed_program
 
 PRICE_ROUNDS = 4
+PROMISING = 0.25
+"""Share of layer-steps with at most one open count from which counting is tried."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class FloorBuilder:
     def columns_promise(self, decided: Decided | None = None) -> bool:
         """Whether counting experts is likely to raise the bound: few counts leave the longer side open."""
         envelope = self._envelope if decided is None else step_envelope(self.view, decided)
-        return bool(np.mean(envelope.ambiguous <= 1) > 0.25)
+        return float((envelope.ambiguous <= 1).sum()) > PROMISING * envelope.ambiguous.size
 
     def decided(self, floors: Floors, cutoff_us: Float64s) -> Decided:
         """Experts that no placement below ``cutoff_us`` [L] can hold on the other side, at the price of ``floors``.

@@ -83,14 +83,11 @@ class NormalEquations:
         """Solve for one right-hand side."""
         space = self._space
         S = space.steps
-        main = right.main.copy()
-        if space.has_columns:
-            main[:, :S] -= self._one_gain * right.total
-            main[:, S : 2 * S] -= self._one_count * right.total
-        main = self._solve_layers(main)
+        known = self._without_total(right)
+        main = self._solve_layers(known)
         budget = 0.0
         if space.program.room is not None:
-            budget = (right.budget - float((self._bordered * self._right_main(right)).sum())) / self._schur
+            budget = (right.budget - float((self._bordered * known).sum())) / self._schur
             main = main - self._bordered * budget
         total = np.zeros_like(right.total)
         if space.has_columns:
@@ -99,7 +96,8 @@ class NormalEquations:
             )
         return Rows(main, total, budget)
 
-    def _right_main(self, right: Rows) -> Float64s:
+    def _without_total(self, right: Rows) -> Float64s:
+        """The main part with the eliminated rows taken out."""
         main = right.main.copy()
         if self._space.has_columns:
             S = self._space.steps

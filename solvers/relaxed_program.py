@@ -124,7 +124,7 @@ def relaxed_program(
         size=size,
         byte_unit=byte_unit,
         room=room,
-        gap_scale_us=float(np.abs(offset).mean() + mean_gain.mean()),
+        gap_scale_us=float(np.abs(offset).sum() + mean_gain.sum()) / max(offset.size, 1),
     )
 
 

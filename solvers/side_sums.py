@@ -54,6 +54,28 @@ class SideSums:
         gained = np.matmul(hot[:, None, :].astype(np.float32), flat)[:, 0].reshape(L, P, S)
         return (self.all_cold + gained).astype(np.float32)
 
+    def exchange_cost_us(self, sums: Float32s, leaving: Float32s, entering: Float32s) -> Float32s:
+        """Cost after every exchange of one of ``leaving`` against one of ``entering``, linear part excluded.
+
+        ``sums`` is [L, P, S]; ``leaving`` [L, A, P, S] and ``entering`` [L, B, P, S] are rows of ``expert``;
+        the result is float32 [L, A, B].
+        """
+        L, A = leaving.shape[:2]
+        B, S = entering.shape[1], entering.shape[3]
+        table = np.empty((L, A, B), dtype=np.float32)
+        layer = np.arange(L)[:, None]
+        ones, buffer = np.ones(S, dtype=np.float32), np.empty((L, B, S), dtype=np.float32)
+        for i in range(A):
+            without = (sums - leaving[:, i])[:, None]
+            if self.hot_charge is None:
+                # The common form, without temporaries: this loop is where a search spends its time.
+                np.add(entering[:, :, 0], without[:, :, 0], out=buffer)
+                np.maximum(buffer, 0, out=buffer)
+                np.matmul(buffer, ones, out=table[:, i])
+            else:
+                table[:, i] = self.cost_us(entering + without, layer)
+        return table
+
     def cost_us(self, sums: Float32s, layer: Ints) -> Float32s:
         """Cost of sums [..., P, S] of the layers ``layer`` (broadcast to [...]), linear part excluded: [...]."""
         if self.hot_charge is None or self.cold_charge is None:

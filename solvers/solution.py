@@ -7,12 +7,14 @@ from placer.solvers.problem import Mask
 
 
 class SolverStatus(StrEnum):
-    """How a solve ended; only the first three carry a placement."""
+    """How a solve ended; only the first four carry a placement."""
 
     OPTIMAL = "optimal"
     """The gap asked for is proven."""
     TIME_LIMIT = "time_limit"
     """Out of time; the placement is the best found and the gap stands."""
+    SEARCHED = "searched"
+    """Every step of the solver is done; the placement is the best found and the gap stands."""
     INTERRUPTED = "interrupted"
     """Stopped by the user; the placement is the best found and the gap stands."""
     INFEASIBLE = "infeasible"

@@ -17,6 +17,7 @@ unless the time limit cuts a step short. Where only the cold side of every layer
 are equal in bytes, the optimum is a sort by cost, and step 1 finds it.
 """
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,14 +46,16 @@ ANNEALING = AnnealingLength(candidates=64, chains=4, turns=4000)
 ANNEALING_ROUNDS = 6
 WORTHWHILE = 0.03
 """Share of the open gap that a round of search must close for another to follow."""
-NODES = (200, 20_000)
-"""Branch-and-bound nodes of a layer in the first and the second pass."""
-LAYER_ENTRIES = 6_000
+NODES = (50, 1_000, 20_000)
+"""Branch-and-bound nodes of a layer in each pass."""
+LAYER_ENTRIES = 3_000
 """Costs of open experts over all steps up to which a layer is worth a branch and bound."""
-HOPELESS_AFTER, HOPELESS_SHARE = 4, 0.1
-"""After so many layers a pass goes on only if it closed at least this share of their gaps."""
+JUDGED_AFTER, PAYING_SHARE = 4, 0.5
+"""After so many layers a pass goes on if it closed this share of their gaps, or will come near the gap asked."""
+TINY_ENTRIES = 4_000
+"""Steps x layers x experts up to which the whole problem goes to HiGHS at once."""
 SMALL_ENTRIES = 60_000
-"""Steps x layers x experts up to which the whole problem goes to HiGHS when a gap is left."""
+"""Entries up to which it does when a gap is left at the end."""
 
 
 def solve_structured(
@@ -99,7 +102,9 @@ def solve_structured(
             if solve.plan is None:
                 return Solution(NAME, SolverStatus.NO_SOLUTION, None, None, None, None, deadline.elapsed_s())
             return solve.solution(SolverStatus.INTERRUPTED)
-    return solve.solution(SolverStatus.OPTIMAL if solve.done() else SolverStatus.TIME_LIMIT)
+    if solve.done():
+        return solve.solution(SolverStatus.OPTIMAL)
+    return solve.solution(SolverStatus.TIME_LIMIT if deadline.passed() else SolverStatus.SEARCHED)
 
 
 @dataclass
@@ -142,6 +147,8 @@ class _Solve:
         self._relax()
         # Worth its tenths of a second even where rounding the relaxation already meets the gap.
         self._search_quickly()
+        if not self.done() and self.problem.hot_us.size <= TINY_ENTRIES:
+            self._solve_whole()
         for step in (self._count, self._search_longer, self._solve_layers, self._solve_small):
             if self.done() or self.deadline.passed():
                 return
@@ -259,6 +266,8 @@ class _Solve:
         for at_bound in (True, False):
             if not at_bound:
                 price = self.pool.price(self.floors.price)
+                if price == self.floors.price:
+                    return
                 self.floors = self.builder.at_price(price, columns=counted, floors=self.floors)
             cutoff = self.pool.floor_at(self.floors.price)
             decided = self.builder.decided(self.floors, cutoff)
@@ -267,10 +276,8 @@ class _Solve:
             self._prove(self.floors)
             for nodes in NODES:
                 pays = self._solve_layers_at(decided, cutoff, nodes)
-                if self.done() or self.deadline.passed():
+                if not pays or self.done() or self.deadline.passed():
                     return
-                if not pays:
-                    break
             if self.plan is not None:
                 self._tabu(self.plan, QUICK)
 
@@ -283,36 +290,48 @@ class _Solve:
         entries = (active & decided.free[:, None, :]).sum(axis=(1, 2))
         order = np.argsort(decided.free.sum(axis=1), kind="stable")
         order = order[((cutoff_us - self.floors.layer_us > tolerance) & (entries <= LAYER_ENTRIES))[order]]
+        if order.size == 0:
+            # Nothing open is small enough on the first pass: exact layers are not the way here.
+            return nodes > NODES[0]
         seen_us = closed_us = 0.0
-        with ThreadPoolExecutor(max_workers=usable_cores()) as workers:
-            try:
-                runs = [
-                    workers.submit(
-                        solve_layer,
-                        self.view,
-                        int(layer),
-                        decided,
-                        price,
-                        best[layer],
-                        gap_us=tolerance,
-                        nodes=nodes,
-                        deadline=self.deadline,
-                    )
-                    for layer in order
-                ]
-                # Results are taken in order, so that the answer does not depend on the number of cores.
-                for turn, (layer, run) in enumerate(zip(order, runs, strict=True), start=1):
-                    exact, before = run.result(), self.floors.layer_us[layer]
-                    self._use(int(layer), exact, float(cutoff_us[layer]), best[layer])
-                    seen_us += cutoff_us[layer] - before
-                    closed_us += self.floors.layer_us[layer] - before
-                    if self.done() or self.deadline.passed():
-                        return True
-                    if turn >= HOPELESS_AFTER and closed_us < HOPELESS_SHARE * seen_us:
-                        return False
-            finally:
-                workers.shutdown(wait=False, cancel_futures=True)
-        return len(order) > 0
+        called_off = threading.Event()
+        workers = ThreadPoolExecutor(max_workers=usable_cores())
+        try:
+            runs = [
+                workers.submit(
+                    solve_layer,
+                    self.view,
+                    int(layer),
+                    decided,
+                    price,
+                    best[layer],
+                    gap_us=tolerance,
+                    nodes=nodes,
+                    deadline=self.deadline,
+                    called_off=called_off,
+                )
+                for layer in order
+            ]
+            # Results are taken in order, so that the answer does not depend on the number of cores.
+            for turn, (layer, run) in enumerate(zip(order, runs, strict=True), start=1):
+                exact, before = run.result(), self.floors.layer_us[layer]
+                self._use(int(layer), exact, float(cutoff_us[layer]), best[layer])
+                seen_us += cutoff_us[layer] - before
+                closed_us += self.floors.layer_us[layer] - before
+                if self.done() or self.deadline.passed():
+                    return True
+                if turn == JUDGED_AFTER and not self._pays(closed_us / max(seen_us, 1e-12)):
+                    return False
+        finally:
+            called_off.set()
+            workers.shutdown(wait=True, cancel_futures=True)
+        return True
+
+    def _pays(self, share: float) -> bool:
+        """Whether to go on with a pass that closes ``share`` of the gaps it works on."""
+        target = self.gap * abs(self.objective_us - self.problem.constant_us)
+        left = (1.0 - share) * (self.objective_us - self._bound_us())
+        return share >= PAYING_SHARE or left <= 2.0 * target
 
     def _use(self, layer: int, exact: ExactLayer, cutoff_us: float, start: Mask) -> None:
         layer_us = self.floors.layer_us.copy()
@@ -327,9 +346,10 @@ class _Solve:
             self.take(self.pool.choose(self.floors.price))
 
     def _solve_small(self) -> None:
-        S, L, E = self.problem.shape
-        if S * L * E > SMALL_ENTRIES:
-            return
+        if TINY_ENTRIES < self.problem.hot_us.size <= SMALL_ENTRIES:
+            self._solve_whole()
+
+    def _solve_whole(self) -> None:
         whole = solve_ilp(self.problem, solver="highs", gap=self.gap, time_limit_s=self.deadline.left_s())
         self.take(whole.hot)
         if whole.bound_us is not None:

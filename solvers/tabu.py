@@ -63,12 +63,10 @@ def tabu_search(
     out_until = np.zeros((L, width_out), dtype=np.int64)
     in_until = np.zeros((L, width_in), dtype=np.int64)
     best = value.copy()
-    table = np.empty((L, width_out, width_in), dtype=np.float32)
     for turn in range(1, length.exchanges + 1):
         if deadline.passed():
             return
-        for i in range(width_out):
-            table[:, i] = sums.cost_us(in_vector + (state - out_vector[:, i])[:, None], grid)
+        table = sums.exchange_cost_us(state, out_vector, in_vector)
         here = sums.cost_us(state, rows)
         change = (table - here[:, None, None]) + (in_linear[:, None, :] - out_linear[:, :, None])
         out_dummy, in_dummy = (out_slots == E)[:, :, None], (in_slots == E)[:, None, :]

@@ -1,6 +1,7 @@
 """The cost model's form, by hand."""
 
 import numpy as np
+
 from placer.profiler.cost import Provenance, Regime, SideCost
 
 TILED = Regime(

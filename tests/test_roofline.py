@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import tiny_model
+
 from placer.datasheet import GPU_NAMES, gpu_datasheet
 from placer.errors import BadInputError
 from placer.profiler.base import decode_base_us
 from placer.profiler.cost import Provenance
 from placer.profiler.roofline import roofline_hot, roofline_rates
-from tiny_model import tiny_model
 
 
 def test_an_expert_costs_its_bytes_or_its_arithmetic(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import tiny_cost, tiny_model
+
 from placer.hbm import ServerSettings
 from placer.level_cost import step_costs
 from placer.profiler.steps import StepKind, Steps
 from placer.sampling import decode_steps, expected_expert_us, sampling_correction, whole_trace_steps
 from placer.workload import Workload
-from tiny_model import tiny_cost, tiny_model
 
 SETTINGS = ServerSettings(max_running_requests=1, kv_tokens=64, chunk_tokens=16, kv_dtype="bf16")
 WORKLOAD = Workload(prompt_tokens=16, output_tokens=8, concurrency=1)

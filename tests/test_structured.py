@@ -1,0 +1,166 @@
+"""The default solver: optimal where a reader can check, its bound valid everywhere."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from shared_data import SHARED_DATA, needs_shared_data
+from small_problems import optimum_us, problem, problems
+
+from placer.solvers.instance import read_instance
+from placer.solvers.problem import FixedCharge, PlacementProblem
+from placer.solvers.solution import SolverStatus
+from placer.solvers.structured import solve_structured
+
+ROUNDING = 1e-6
+
+
+def test_where_the_cold_side_binds_the_optimum_is_a_sort() -> None:
+    cold = np.array([[[10.0, 90.0, 20.0, 80.0], [70.0, 5.0, 60.0, 15.0]]])
+    solution = solve_structured(problem(cold * 0.01, cold, 4), gap=1e-6)
+    assert solution.status is SolverStatus.OPTIMAL
+    assert solution.hot is not None
+    assert solution.hot.tolist() == [[False, True, False, True], [True, False, True, False]]
+    # The first layer keeps 10 + 20 cold, the second 5 + 15.
+    assert solution.objective_us == pytest.approx(50.0)
+
+
+def test_the_maximum_makes_the_busiest_experts_the_wrong_ones() -> None:
+    # Hot costs are as high as cold ones: two experts of 60 on the GPU take as long as all four cold ones did
+    # halved, and the best split is even, one large and one small on either side.
+    costs = [[[60.0, 60.0, 40.0, 40.0]]]
+    solution = solve_structured(problem(costs, costs, 2), gap=1e-6)
+    assert solution.objective_us == pytest.approx(100.0)
+    assert solution.hot is not None
+    assert sorted(np.array(costs)[0, 0][solution.hot[0]].tolist()) == [40.0, 60.0]
+
+
+def test_a_fixed_cost_that_vanishes_is_worth_a_whole_layer() -> None:
+    # Submitting to the CPU costs 100 while it holds any active expert; two layers, room for two experts.
+    cold = [[[10.0, 10.0], [11.0, 11.0]]]
+    hot = [[[1.0, 1.0], [1.0, 1.0]]]
+    case = problem(hot, cold, 2, cold_fixed_us=np.full((1, 2), 100.0), cold_fixed_when=FixedCharge.ANY_ACTIVE)
+    solution = solve_structured(case, gap=1e-6)
+    assert solution.hot is not None
+    assert solution.hot.tolist() == [[False, False], [True, True]]
+    assert solution.objective_us == pytest.approx(120.0 + 2.0)
+
+
+def test_a_gpu_part_that_is_skipped_is_worth_leaving_a_layer_cold() -> None:
+    case = problem(
+        [[[1.0, 1.0]]],
+        [[[10.0, 10.0]]],
+        2,
+        hot_fixed_us=np.array([[50.0]]),
+        hot_fixed_when=FixedCharge.ANY_MEMBER,
+    )
+    solution = solve_structured(case, gap=1e-6)
+    assert solution.hot is not None
+    assert not solution.hot.any()
+    assert solution.objective_us == pytest.approx(20.0)
+
+
+def test_large_experts_give_way_to_several_small_ones() -> None:
+    # Three bytes: one expert of the first layer saves 100, three of the second save 40 each.
+    cold = [[[100.0, 100.0, 100.0], [40.0, 40.0, 40.0]]]
+    case = problem(np.zeros((1, 2, 3)), cold, 3, expert_bytes=np.array([3, 1]))
+    solution = solve_structured(case, gap=1e-6)
+    assert solution.objective_us == pytest.approx(300.0)
+    assert solution.hot is not None
+    assert solution.hot.sum(axis=1).tolist() == [0, 3]
+
+
+def test_minima_beyond_the_budget_are_infeasible() -> None:
+    case = problem([[[1.0, 1.0]]], [[[2.0, 2.0]]], 1, min_hot=np.array([2]))
+    solution = solve_structured(case)
+    assert solution.status is SolverStatus.INFEASIBLE
+    assert solution.hot is None
+
+
+@settings(max_examples=120, deadline=None)
+@given(case=problems())
+def test_the_bound_holds_and_the_gap_is_closed_on_small_problems(case: PlacementProblem) -> None:
+    best = optimum_us(case)
+    solution = solve_structured(case, gap=1e-6, time_limit_s=20)
+    if best is None:
+        assert solution.status is SolverStatus.INFEASIBLE
+        return
+    assert solution.hot is not None
+    assert solution.bound_us is not None
+    assert case.is_feasible(solution.hot)
+    assert case.objective_us(solution.hot) == pytest.approx(solution.objective_us)
+    slack = ROUNDING * (1 + abs(best))
+    assert solution.bound_us <= best + slack
+    assert solution.objective_us == pytest.approx(best, rel=1e-4, abs=1e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=problems())
+def test_a_loose_gap_stops_early_and_still_holds(case: PlacementProblem) -> None:
+    best = optimum_us(case)
+    solution = solve_structured(case, gap=0.2, time_limit_s=20)
+    if best is not None:
+        assert solution.bound_us is not None
+        assert solution.objective_us is not None
+        assert solution.bound_us - ROUNDING * (1 + abs(best)) <= best <= solution.objective_us + ROUNDING
+
+
+def random_problem(budget_bytes: int) -> PlacementProblem:
+    random = np.random.default_rng(11)
+    rows = random.poisson(random.gamma(0.7, 2.0, size=(1, 12, 32)), size=(24, 12, 32))
+    active = rows > 0
+    return problem(
+        np.where(active, 18 + 0.2 * rows, 0.0),
+        np.where(active, 60 + 4.0 * rows, 0.0),
+        budget_bytes,
+        hot_fixed_us=np.full((24, 12), 30.0),
+        cold_fixed_us=np.full((24, 12), 80.0),
+        hot_fixed_when=FixedCharge.ANY_MEMBER,
+    )
+
+
+def test_equal_inputs_give_equal_answers() -> None:
+    first, second = (solve_structured(random_problem(250), gap=1e-3, time_limit_s=60) for _ in range(2))
+    assert first.hot is not None
+    assert np.array_equal(first.hot, second.hot)
+    assert (first.objective_us, first.bound_us) == (second.objective_us, second.bound_us)
+
+
+def test_a_larger_budget_never_costs_more() -> None:
+    answers = [
+        solve_structured(random_problem(budget), gap=0.01, time_limit_s=60) for budget in (0, 100, 250, 384)
+    ]
+    for smaller, larger in pairwise(answers):
+        assert smaller.objective_us is not None
+        assert larger.bound_us is not None
+        assert larger.bound_us <= smaller.objective_us
+
+
+def test_a_feasible_warm_start_is_never_worsened() -> None:
+    case = random_problem(200)
+    good = solve_structured(case, gap=1e-3, time_limit_s=60)
+    assert good.hot is not None
+    again = solve_structured(case, gap=0.5, time_limit_s=60, warm_starts=(good.hot,))
+    assert again.objective_us is not None
+    assert good.objective_us is not None
+    assert again.objective_us <= good.objective_us
+
+
+# Gaps reached in five seconds on two idle cores are half of these or less.
+@needs_shared_data
+@pytest.mark.parametrize(
+    ("name", "gap"),
+    [
+        ("cpu_bound_62x160", 1e-4),
+        ("kimi_k2_60x384", 1e-3),
+        ("high_hot_62x160_95", 0.02),
+        ("single_48x128_r1", 0.02),
+    ],
+)
+def test_instances_are_proven(name: str, gap: float) -> None:
+    solution = solve_structured(
+        read_instance(SHARED_DATA / "instances" / f"{name}.npz"), gap=gap, time_limit_s=30
+    )
+    assert solution.gap is not None
+    assert solution.gap <= gap
