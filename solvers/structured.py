@@ -80,8 +80,9 @@ def solve_structured(
     -------
     Solution
         Status OPTIMAL when the gap is proven, INFEASIBLE when the layers' minima alone exceed the
-        budget, INTERRUPTED after Ctrl-C (with the best plan so far); otherwise TIME_LIMIT: the gap stands
-        because the time is over or no step is left that pays. ``lp_us`` is the bound after step 1.
+        budget, INTERRUPTED after Ctrl-C (with the best plan so far); otherwise the gap stands, because the
+        time is over (TIME_LIMIT) or no step is left that pays (SEARCHED). ``lp_us`` is the bound after
+        step 1.
 
     Raises
     ------
