@@ -7,7 +7,7 @@ from placer.demand import MemoryDemand
 from placer.errors import BadInputError
 from placer.hbm import HbmLedger, mem_fraction_static
 from placer.host import HostLedger, host_ledger
-from placer.kv_pool import vllm_kv_cache_memory_bytes
+from placer.kv_pool import sglang_window_note, vllm_kv_cache_memory_bytes
 from placer.remedy import Remedy, largest, remedies
 from placer.runtime_reserve import sglang_default_fraction, sglang_profiled_tokens, sglang_reserve_bytes
 from placer.units import gib
@@ -76,6 +76,9 @@ def memory_plan_document(
             "budget_bytes_per_gpu": demand.budget_bytes,
             "device_bytes": device_bytes,
             "free_bytes_after_start": max(0, free),
+            "weights_bytes": ledger.weights_bytes,
+            "kv_bytes": ledger.kv_bytes,
+            "left_bytes": free - ledger.weights_bytes - ledger.kv_bytes,
             "ledger": ledger.lines,
         },
         "mem_fraction_static": fraction,
@@ -174,4 +177,10 @@ def _notes(demand: MemoryDemand) -> list[str]:
             "vLLM sizes the pool of layers with a window or a state by its own rule: its flag here counts the "
             "layers that cache every token"
         )
-    return notes
+    note = sglang_window_note(
+        demand.model,
+        attention_tp=demand.parallel.attention_tp,
+        kv_tokens=demand.settings.kv_tokens,
+        kv_dtype=demand.kv_dtype,
+    )
+    return [*notes, note] if note else notes

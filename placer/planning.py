@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
-from placer.hbm import hbm_ledger, mem_fraction_static
+from placer.hbm import ServerSettings, hbm_ledger, mem_fraction_static
 from placer.host import HostLedger, check_host_memory, host_ledger
+from placer.kv_pool import sglang_window_note
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument
@@ -150,7 +151,7 @@ def placement_document(
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
-        "notes": [*solved.notes, *((SPECULATIVE_NOTE,) if settings.speculative else ())],
+        "notes": [*solved.notes, *_memory_notes(model, settings, tp)],
     }
     for path, value in (
         ("workload.slo.tpot_ms", workload.slo_tpot_ms),
@@ -167,6 +168,13 @@ def placement_document(
             )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
+
+
+def _memory_notes(model: ModelSpec, settings: ServerSettings, tp: int) -> list[str]:
+    window = sglang_window_note(
+        model, attention_tp=tp, kv_tokens=settings.kv_tokens, kv_dtype=settings.kv_dtype
+    )
+    return [*((window,) if window else ()), *((SPECULATIVE_NOTE,) if settings.speculative else ())]
 
 
 def _hottest_first(hot: np.ndarray[Any, Any], priority: np.ndarray[Any, Any]) -> list[int]:

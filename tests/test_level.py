@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_model import tiny_model
 
 from placer.errors import BadInputError, InfeasibleError
@@ -79,6 +81,28 @@ def test_more_kv_never_leaves_room_for_more_experts(tiny: ModelSpec) -> None:
         for tokens in (1_000, 10_000, 20_000)
     ]
     assert rooms == sorted(rooms, reverse=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    budget=st.integers(3 * GIB, 4 * GIB),
+    larger=st.integers(0, GIB),
+    tokens=st.integers(0, 50_000),
+    more=st.integers(0, 50_000),
+    running=st.integers(1, 6),
+)
+def test_room_grows_with_the_budget_and_shrinks_with_the_context(
+    tiny: ModelSpec, budget: int, larger: int, tokens: int, more: int, running: int
+) -> None:
+    def room(budget_bytes: int, least: int) -> int:
+        try:
+            return every_level(tiny, budget_bytes=budget_bytes, max_running=running, min_kv_tokens=least)[
+                0
+            ].room_experts
+        except InfeasibleError:
+            return -1
+
+    assert room(budget, tokens + more) <= room(budget, tokens) <= room(budget + larger, tokens)
 
 
 def test_an_impossible_budget_names_the_line_and_what_would_fit(tiny: ModelSpec) -> None:

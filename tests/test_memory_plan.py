@@ -54,6 +54,8 @@ def test_96_hot_experts_fit_four_h100(coder: ModelSpec) -> None:
     assert plan["fits"]
     assert (plan["hot_per_layer"], plan["hot_experts"]) == (96, 5952)
     assert plan["mem_fraction_static"] == 0.925
+    assert round(plan["hbm"]["left_bytes"] / GIB, 1) == 5.8
+    assert "weights 68.75 GiB and KV 2.42 GiB leave 5.81 GiB of the 76.98 GiB" in printed(plan, 160)
     assert plan["host"]["ledger"]["experts"] == 9_920 * 23_662_592
     most = plan["largest_hot_per_layer"]
     assert replace(demand, hot_per_layer=most).fits

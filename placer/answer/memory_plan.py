@@ -64,7 +64,10 @@ def _runtime_lines(plan: dict[str, Any]) -> str:
     fraction = plan["mem_fraction_static"]
     enough = "enough" if sglang["holds_the_plan"] else "too few"
     flags = "" if fraction is None else f"--mem-fraction-static {fraction:g} "
+    hbm = plan["hbm"]
     return (
+        f"weights {gib(hbm['weights_bytes'])} and KV {gib(hbm['kv_bytes'])} leave {gib(hbm['left_bytes'])} of the "
+        f"{gib(hbm['free_bytes_after_start'])} free after start\n"
         f"SGLang: {flags}--max-total-tokens {settings['kv_tokens']} "
         f"--chunked-prefill-size {settings['chunk_tokens']}\n"
         f"  by default it would keep {gib(sglang['reserve_bytes'])} free (fraction "
