@@ -251,6 +251,18 @@ def test_gpt_oss_agrees_with_server_logs(tmp_path: Path, layers: int, experts: i
     assert (ledger.weights_bytes + padding + biases) / GIB == pytest.approx(logged, rel=0.004)
 
 
+def test_deepseek_in_nvfp4_agrees_with_a_server_log(tmp_path: Path) -> None:
+    # SGLang on four B200: 94.50 GiB. Attention, embedding and router are bf16, every MLP is NVFP4: half a byte
+    # per weight, a byte-sized scale per 16 and two float32 per matrix, of which one is the weights'.
+    model = read(tmp_path, {name: value for name, value in DEEPSEEK_V3.items() if value is not FP8})
+    lines = ledger_of(model, tokens=16, parallel=Parallelism(4)).lines
+    experts = 58 * 256 * (3 * 7168 * 2048 * 9 // 16 + 3 * 4) // 4
+    others = (lines["shared_experts"] + lines["dense"]) * 9 // 32
+    held = experts + others + sum(lines[name] for name in ("attention", "router", "embedding", "norms"))
+    assert round(held / GIB, 2) == 94.28
+    assert held / GIB == pytest.approx(94.50, rel=0.003)
+
+
 def test_the_least_fraction_that_a_server_logged() -> None:
     # 125.65 GiB of weights on an H200 with 137.90 GiB free: the log says that 0.9113 is the least.
     lines = dict.fromkeys(("hot_experts", *WEIGHT_CLASSES, "kv_pool", "request_state"), 0)
