@@ -35,6 +35,16 @@ _UsageError: Any = typer.BadParameter.__mro__[2]
 ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 TpOption = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
+GpuFreeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-free", help="Free per GPU once the process group is up, as the server logs it: 77GiB."
+    ),
+]
+SpeculativeOption = Annotated[
+    bool, typer.Option("--speculative", help="Keep room for the MTP layer, all its experts on the GPU.")
+]
+HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
 
 
@@ -69,15 +79,85 @@ class _Bar:
 
 
 @app.command()
-def inspect(model: ModelOption, tp: TpOption = 1, json_output: JsonOption = False) -> None:
-    """Show what a checkpoint says of its shape and bytes."""
+def inspect(
+    model: ModelOption,
+    tp: TpOption = 1,
+    plan: Annotated[
+        int | None,
+        typer.Option("--plan", min=0, help="Do so many hot experts per layer fit? Shows both ledgers."),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")
+    ] = None,
+    hbm_budget: Annotated[
+        str | None, typer.Option("--hbm-budget", help="Per GPU: 72GiB, 80GB, or 75% of --gpu.")
+    ] = None,
+    gpu_free: GpuFreeOption = None,
+    kv_tokens: Annotated[int, typer.Option("--kv-tokens", min=1, help="KV pool, tokens.")] = 32768,
+    kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16 or fp8.")] = "bf16",
+    chunk: Annotated[int, typer.Option("--chunk", min=1, help="Prefill chunk, tokens.")] = 8192,
+    running: Annotated[int, typer.Option("--running", min=1, help="Running requests.")] = 64,
+    ep: Annotated[int, typer.Option("--ep", min=1, help="Expert-parallel size, within tp.")] = 1,
+    pp: Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages of tp GPUs each.")] = 1,
+    dp: Annotated[int, typer.Option("--dp", min=1, help="Data-parallel attention groups, within tp.")] = 1,
+    speculative: SpeculativeOption = False,
+    cpu_method: Annotated[
+        str, typer.Option("--cpu-method", help="RAWINT4, AMXINT4, AMXINT8 or torch.")
+    ] = "RAWINT4",
+    numa_nodes: Annotated[int, typer.Option("--numa", min=1, help="NUMA nodes of the host.")] = 1,
+    host_memory: HostMemoryOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show what a checkpoint says of its shape and bytes; with --plan, whether a server of it fits."""
+    from placer.answer.memory_plan import memory_plan_answer
     from placer.answer.model import model_answer
+    from placer.datasheet import gpu_datasheet
+    from placer.demand import MemoryDemand
+    from placer.hbm import given_loss_bytes
+    from placer.host import CPU_FORMATS
+    from placer.memory_plan import memory_plan_document
     from placer.model.inspect import inspect_document
     from placer.model.spec import read_model
+    from placer.parallelism import Parallelism
+    from placer.units import parse_size
 
-    document = inspect_document(read_model(model), tp)
+    spec = read_model(model)
+    parallel = Parallelism(tp, ep, pp, dp)
+    document = inspect_document(spec, tp if dp == 1 else parallel.attention_tp)
+    if plan is not None:
+        whole = None if gpu is None else gpu_datasheet(gpu).usable_bytes
+        if whole is None and hbm_budget is None:
+            raise BadInputError(
+                "--plan needs to know the GPU", "add --gpu NAME (placer hardware --list) or --hbm-budget SIZE"
+            )
+        budget = parse_size(hbm_budget or "100%", whole_bytes=whole, name="--hbm-budget")
+        device = budget if whole is None else whole
+        _check_budget(budget, device, gpu or "the GPU", hbm_budget or "100%")
+        free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
+        demand = MemoryDemand(
+            model=spec,
+            parallel=parallel,
+            budget_bytes=budget,
+            running=running,
+            chunk_tokens=chunk,
+            kv_dtype=_choice(kv_dtype, {name: name for name in ("bf16", "fp8")}, "--kv-dtype"),
+            min_kv_tokens=kv_tokens,
+            hot_per_layer=plan,
+            speculative=speculative,
+            loss_bytes=given_loss_bytes(device_bytes=device, gpu_free_bytes=free),
+        )
+        document["plan"] = memory_plan_document(
+            demand,
+            device_bytes=device,
+            cpu_method=_choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method"),
+            numa_nodes=numa_nodes,
+            host_memory_bytes=None if host_memory is None else parse_size(host_memory, name="--host-memory"),
+        )
     if json_output:
         _print_json(document)
+        return
+    if plan is not None:
+        _show(memory_plan_answer(document["plan"], experts=spec.experts))
     else:
         _show(model_answer(document))
 
@@ -242,9 +322,13 @@ def solve(
     prefill_from: Annotated[
         str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
     ] = "decode",
-    host_memory: Annotated[
-        str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")
-    ] = None,
+    chunk: Annotated[str, typer.Option("--chunk", help="Prefill chunk, tokens, or auto.")] = "auto",
+    min_hot: Annotated[
+        int, typer.Option("--min-hot", min=0, help="Hot experts per layer to leave room for, at least.")
+    ] = 0,
+    gpu_free: GpuFreeOption = None,
+    speculative: SpeculativeOption = False,
+    host_memory: HostMemoryOption = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
@@ -253,6 +337,7 @@ def solve(
 ) -> None:
     """Decide hot experts and KV together, with a proven gap."""
     from placer.answer.placement import placement_answer
+    from placer.hbm import given_loss_bytes
     from placer.model.spec import read_model
     from placer.placement import write_placement
     from placer.planning import plan
@@ -265,18 +350,14 @@ def solve(
     spec = read_model(model)
     measured = read_profile(profile)
     budget = parse_size(hbm_budget, whole_bytes=measured.gpu.usable_bytes, name="--hbm-budget")
-    if budget > measured.gpu.usable_bytes:
-        raise BadInputError(
-            f"--hbm-budget {hbm_budget} is more than the {measured.gpu.usable_bytes / 2**30:,.2f} GiB that a process "
-            f"can use of {measured.gpu.name}",
-            "lower it, or profile with the GPU that you mean (--gpu NAME)",
-        )
+    _check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget)
+    free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
     _check_writable(output)
     request = SolveRequest(
         workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
         budget_bytes=budget,
         tp=tp,
-        max_running=_running(max_running),
+        max_running=_count_or_auto(max_running, "--max-running"),
         min_kv_tokens=min_kv_tokens,
         kv_dtypes=_choice(
             kv_dtype, {"bf16": ("bf16",), "fp8": ("fp8",), "auto": ("bf16", "fp8")}, "--kv-dtype"
@@ -286,6 +367,10 @@ def solve(
         time_limit_s=time_limit,
         seed=seed,
         prefill_from=_choice(prefill_from, {name: name for name in ("decode", "none")}, "--prefill-from"),
+        chunk_tokens=_count_or_auto(chunk, "--chunk"),
+        min_hot_per_layer=min_hot,
+        speculative=speculative,
+        loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
     )
     memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
     with _Bar() as bar:
@@ -422,15 +507,22 @@ def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def _running(text: str) -> int | None:
+def _count_or_auto(text: str, flag: str) -> int | None:
     if text == "auto":
         return None
     try:
         return int(text)
     except ValueError:
+        raise BadInputError(f"{flag} {text!r} is not a number", "give a whole number or auto") from None
+
+
+def _check_budget(budget_bytes: int, device_bytes: int, gpu_name: str, given: str) -> None:
+    if budget_bytes > device_bytes:
         raise BadInputError(
-            f"--max-running {text!r} is not a number", "give a whole number or auto"
-        ) from None
+            f"--hbm-budget {given} is more than the {device_bytes / 2**30:,.2f} GiB that a process can use of "
+            f"{gpu_name}",
+            "lower it, or name the GPU that you mean (--gpu NAME)",
+        )
 
 
 def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:

@@ -1,12 +1,13 @@
-"""The HBM ledger: what every byte of one GPU's budget is for, under tensor parallelism."""
+"""The HBM ledger: what every byte of one GPU's budget is for, however the server is spread over GPUs."""
 
 from dataclasses import dataclass
 
+from placer.errors import BadInputError
+from placer.kv_pool import sglang_page_tokens, sglang_pool_bytes
 from placer.model.spec import ModelSpec
+from placer.model.weights import WeightGroup, class_bytes_per_gpu
+from placer.parallelism import Parallelism
 from placer.units import GIB
-
-PAGE_TOKENS = 1
-"""KV tokens per page of SGLang's default pool; the pool holds one page more than it promises."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,33 @@ class ServerSettings:
         Prefill chunk (C).
     kv_dtype
         "bf16" or "fp8".
+    speculative
+        Whether the model's MTP layer drafts tokens: its experts are all on the GPU, and it caches too.
     """
 
     max_running_requests: int
     kv_tokens: int
     chunk_tokens: int
     kv_dtype: str
+    speculative: bool = False
+
+
+WEIGHT_CLASSES = ("attention", "router", "shared_experts", "dense", "embedding", "norms", "other")
+"""Non-expert weight classes of `ModelSpec.weights_bytes_per_gpu` that a server without drafting loads."""
+
+LOAD_ORDER = (
+    "free_memory_loss",
+    *WEIGHT_CLASSES,
+    "hot_experts",
+    "mtp",
+    "cuda_graphs",
+    "activations",
+    "fragmentation",
+    "runtime_staging",
+    "request_state",
+    "kv_pool",
+)
+"""Lines in the order that a budget is used up: what cannot be changed first, the KV pool last."""
 
 
 @dataclass(frozen=True)
@@ -47,40 +69,78 @@ class HbmLedger:
         return self.lines["unused"]
 
     @property
+    def needed_bytes(self) -> int:
+        """Sum of all lines but ``unused``: the smallest budget that fits."""
+        return self.budget_bytes - self.unused_bytes
+
+    @property
     def weights_bytes(self) -> int:
-        """Bytes of everything loaded from the checkpoint."""
-        return sum(self.lines.get(name, 0) for name in ("hot_experts", *WEIGHT_CLASSES))
+        """Bytes of the model's weights, without the MTP layer, which is loaded after the KV pool is sized."""
+        return sum(self.lines[name] for name in ("hot_experts", *WEIGHT_CLASSES))
 
     @property
     def kv_bytes(self) -> int:
         """Bytes of the KV pool and of per-request state."""
         return self.lines["kv_pool"] + self.lines["request_state"]
 
+    @property
+    def reserve_bytes(self) -> int:
+        """Bytes beside weights, KV and what the driver takes: activations, graphs, fragmentation, staging."""
+        names = ("activations", "cuda_graphs", "fragmentation", "runtime_staging")
+        return sum(self.lines[name] for name in names)
 
-WEIGHT_CLASSES = ("attention", "router", "shared_experts", "dense", "embedding", "norms", "other")
-"""Non-expert weight classes of `ModelSpec.weights_bytes_per_gpu` that a server without drafting loads."""
+    @property
+    def binding_line(self) -> str | None:
+        """The line at which the budget runs out when lines are filled in `LOAD_ORDER`; None when all fit."""
+        filled = 0
+        for name in LOAD_ORDER:
+            filled += self.lines[name]
+            if filled > self.budget_bytes:
+                return name
+        return None
+
 
 _PROCESS_GROUP_LOSS_GIB = {1: 0.0, 2: 1.0, 4: 1.6, 8: 2.0}
 _DRIVER_LOSS_GIB = 0.6
 
 
-def free_memory_loss_bytes(tp: int) -> int:
-    """Device memory gone once the driver, the CUDA context and the process group are up.
+def free_memory_loss_bytes(gpus: int) -> int:
+    """Device memory gone once the driver, the CUDA context and the process group of ``gpus`` are up.
 
-    0.6 GiB plus 0, 1.0, 1.6 or 2.0 GiB at tp 1, 2, 4, 8: read off public server logs of H100 and H200
-    (78.4-78.8 GiB free of 79.18 at tp 1, 76.98 at tp 4); sizes between take the next larger entry.
+    0.6 GiB plus 0, 1.0, 1.6 or 2.0 GiB for 1, 2, 4, 8 GPUs: read off public server logs of H100 and H200
+    (78.4-78.8 GiB free of 79.18 on one, 76.98 on four); sizes between take the next larger entry, larger
+    ones the last.
     """
-    group = next((loss for size, loss in _PROCESS_GROUP_LOSS_GIB.items() if tp <= size), 2.0)
+    group = next((loss for size, loss in _PROCESS_GROUP_LOSS_GIB.items() if gpus <= size), 2.0)
     return int((_DRIVER_LOSS_GIB + group) * GIB)
 
 
-def activation_bytes(model: ModelSpec, chunk_tokens: int, tp: int) -> int:
+def given_loss_bytes(*, device_bytes: int, gpu_free_bytes: int | None) -> int | None:
+    """Loss when ``gpu_free_bytes`` of ``device_bytes`` were seen free after start; None keeps the table.
+
+    Raises
+    ------
+    BadInputError
+        When more is said to be free than the device has.
+    """
+    if gpu_free_bytes is None:
+        return None
+    if gpu_free_bytes > device_bytes:
+        raise BadInputError(
+            f"--gpu-free is {gpu_free_bytes / GIB:,.2f} GiB, more than the {device_bytes / GIB:,.2f} GiB of the GPU",
+            "give what is free per GPU once the process group is up, as the server logs it",
+        )
+    return device_bytes - gpu_free_bytes
+
+
+def activation_bytes(model: ModelSpec, chunk_tokens: int, expert_tp: int) -> int:
     """Activations of one prefill chunk: C·k·(3·I/tp + H)·2 for the fused MoE, and 8·C·H·2 beside it.
 
-    The buffers of SGLang's Triton fused MoE (gate and up, their product, and the down result), in bf16.
+    The buffers of SGLang's Triton fused MoE (gate and up, their product, and the down result), in bf16. Under
+    expert parallelism an expert is cut over fewer GPUs, ``expert_tp``, and a chunk may go to one GPU whole.
     """
-    inner = -(-model.expert_intermediate_size // tp)
-    moe = chunk_tokens * model.top_k * (3 * inner + model.hidden_size) * 2
+    inner = -(-model.expert_intermediate_size // expert_tp)
+    moe = chunk_tokens * model.top_k * (3 * inner + model.expert_hidden_size) * 2
     return moe + 8 * chunk_tokens * model.hidden_size * 2
 
 
@@ -89,15 +149,67 @@ def staging_bytes(model: ModelSpec, chunk_tokens: int) -> int:
     return chunk_tokens * model.hidden_size * 2
 
 
-def kv_pool_bytes(model: ModelSpec, settings: ServerSettings, tp: int) -> int:
-    """The KV pool of one GPU: capacity plus one page, at the pool's own layout."""
-    per_token = model.kv_bytes_per_token_per_gpu(tp, settings.kv_dtype)
-    return (settings.kv_tokens + PAGE_TOKENS) * per_token
+def kv_pool_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism, layers: int) -> int:
+    """The KV pool of a GPU whose stage holds ``layers`` layers: SGLang's pages at the pool's own layout.
+
+    Under data-parallel attention every group caches its own share of the tokens. Layers that cache are taken
+    as spread evenly over stages.
+    """
+    per_token = model.kv_bytes_per_token_per_gpu(parallel.attention_tp, settings.kv_dtype)
+    stage = -(-per_token * layers // model.num_layers)
+    tokens = -(-settings.kv_tokens // parallel.dp)
+    return sglang_pool_bytes(tokens, sglang_page_tokens(model), stage)
 
 
-def expert_share_bytes(model: ModelSpec, tp: int) -> int:
-    """What one hot expert takes from each GPU: every GPU holds 1/tp of every hot expert."""
-    return -(-model.expert_bytes(model.expert_format["gpu"]) // tp)
+def request_state_bytes(
+    model: ModelSpec, settings: ServerSettings, parallel: Parallelism, layers: int
+) -> int:
+    """State of running requests beside their tokens, with the one spare slot that runtimes keep."""
+    each = model.state_bytes_per_request_per_gpu(parallel.attention_tp, settings.kv_dtype)
+    slots = -(-settings.max_running_requests // parallel.dp) + 1
+    return slots * -(-each * layers // model.num_layers)
+
+
+def expert_share_bytes(model: ModelSpec, expert_tp: int, expert_format: str | None = None) -> int:
+    """What one hot expert takes from each of the ``expert_tp`` GPUs that it is cut over.
+
+    ``expert_format`` is that of `ModelSpec.expert_format` on the GPU unless another one is served.
+    """
+    return -(-model.expert_bytes(expert_format or model.expert_format["gpu"]) // expert_tp)
+
+
+def hot_experts_bytes(
+    model: ModelSpec, hot_experts: int, parallel: Parallelism, moe_layers: int, expert_format: str | None
+) -> int:
+    """Hot experts of a GPU whose stage holds ``moe_layers`` MoE layers, hot ones spread evenly over layers."""
+    stage = -(-hot_experts * moe_layers // len(model.moe_layers))
+    return -(-stage // parallel.ep) * expert_share_bytes(model, parallel.expert_tp, expert_format)
+
+
+def mtp_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism) -> int:
+    """The MTP layer when it drafts: its weights, all its experts included, and the cache of one layer.
+
+    Its own copies of embedding and head count as stored; SGLang lets go of them once it shares the model's.
+
+    Raises
+    ------
+    BadInputError
+        When the checkpoint holds no MTP layer.
+    """
+    if not settings.speculative:
+        return 0
+    weights = class_bytes_per_gpu(model.weights, tp=parallel.tp, kv_heads=model.kv_heads)["mtp"]
+    if not weights:
+        raise BadInputError(
+            f"{model.name} holds no MTP layer that could draft tokens", "leave --speculative out"
+        )
+    per_token = max(
+        group.bytes_per_token(parallel.attention_tp, settings.kv_dtype) // group.layers
+        for group in model.cache
+        if group.window_tokens is None
+    )
+    tokens = -(-settings.kv_tokens // parallel.dp)
+    return weights + sglang_pool_bytes(tokens, sglang_page_tokens(model), per_token)
 
 
 _CUDA_GRAPHS_BYTES = GIB
@@ -106,37 +218,129 @@ _RESERVE_FLOOR_BYTES = int(2.5 * GIB)
 
 
 def hbm_ledger(
-    model: ModelSpec, *, tp: int, budget_bytes: int, settings: ServerSettings, hot_experts: int
+    model: ModelSpec,
+    *,
+    parallel: Parallelism,
+    budget_bytes: int,
+    settings: ServerSettings,
+    hot_experts: int,
+    loss_bytes: int | None = None,
+    expert_format: str | None = None,
 ) -> HbmLedger:
-    """Ledger of one GPU for a server with ``hot_experts`` resident experts (over all layers).
+    """Ledger of the fullest GPU for a server with ``hot_experts`` resident experts (over all layers).
 
     The reserve beside weights and KV is max(2.5 GiB, 1.5·activations + 1.0 GiB CUDA graphs +
     0.5 GiB fragmentation) plus kt-kernel's staging buffer; ``fragmentation`` takes the rest of the floor.
+    ``loss_bytes`` replaces `free_memory_loss_bytes`, ``expert_format`` the precision of hot experts.
+
+    Raises
+    ------
+    BadInputError
+        When ``parallel`` does not divide the model's heads, or it is to draft without an MTP layer.
     """
-    weights = model.weights_bytes_per_gpu(tp)
-    activations = activation_bytes(model, settings.chunk_tokens, tp) * 3 // 2
-    fragmentation = max(_FRAGMENTATION_BYTES, _RESERVE_FLOOR_BYTES - activations - _CUDA_GRAPHS_BYTES)
-    lines = {
-        "hot_experts": hot_experts * expert_share_bytes(model, tp),
-        **{name: weights[name] for name in WEIGHT_CLASSES},
-        "kv_pool": kv_pool_bytes(model, settings, tp),
-        "request_state": settings.max_running_requests
-        * model.state_bytes_per_request_per_gpu(tp, settings.kv_dtype),
+    ledgers = stage_ledgers(
+        model,
+        parallel=parallel,
+        budget_bytes=budget_bytes,
+        settings=settings,
+        hot_experts=hot_experts,
+        loss_bytes=loss_bytes,
+        expert_format=expert_format,
+    )
+    return min(ledgers, key=lambda ledger: ledger.unused_bytes)
+
+
+def stage_ledgers(
+    model: ModelSpec,
+    *,
+    parallel: Parallelism,
+    budget_bytes: int,
+    settings: ServerSettings,
+    hot_experts: int,
+    loss_bytes: int | None = None,
+    expert_format: str | None = None,
+) -> tuple[HbmLedger, ...]:
+    """As `hbm_ledger`, for a GPU of every pipeline stage."""
+    activations = activation_bytes(model, settings.chunk_tokens, parallel.expert_tp) * 3 // 2
+    reserve = {
         "activations": activations,
         "cuda_graphs": _CUDA_GRAPHS_BYTES,
-        "fragmentation": fragmentation,
+        "fragmentation": max(_FRAGMENTATION_BYTES, _RESERVE_FLOOR_BYTES - activations - _CUDA_GRAPHS_BYTES),
         "runtime_staging": staging_bytes(model, settings.chunk_tokens),
-        "free_memory_loss": free_memory_loss_bytes(tp),
+        "free_memory_loss": free_memory_loss_bytes(parallel.gpus) if loss_bytes is None else loss_bytes,
     }
-    lines["unused"] = budget_bytes - sum(lines.values())
-    return HbmLedger(budget_bytes, lines)
+    ledgers = []
+    for stage in parallel.stage_layers(model.num_layers):
+        moe_layers = sum(layer in stage for layer in model.moe_layers)
+        last = stage.stop == model.num_layers
+        lines = {
+            "hot_experts": hot_experts_bytes(model, hot_experts, parallel, moe_layers, expert_format),
+            **_stage_weights(model, parallel, stage),
+            "mtp": mtp_bytes(model, settings, parallel) if last else 0,
+            "kv_pool": kv_pool_bytes(model, settings, parallel, len(stage)),
+            "request_state": request_state_bytes(model, settings, parallel, len(stage)),
+            **reserve,
+        }
+        lines["unused"] = budget_bytes - sum(lines.values())
+        ledgers.append(HbmLedger(budget_bytes, lines))
+    return tuple(ledgers)
 
 
-def mem_fraction_static(ledger: HbmLedger, *, tp: int, device_bytes: int) -> float:
+def _stage_weights(model: ModelSpec, parallel: Parallelism, stage: range) -> dict[str, int]:
+    """Weight classes of a stage: attention by its own cut, the rest by tp, each by the layers that hold it."""
+    attention = model.weights_bytes_per_gpu(parallel.attention_tp)["attention"]
+    whole = class_bytes_per_gpu(model.weights, tp=parallel.tp, kv_heads=model.kv_heads)
+    moe, all_moe = sum(layer in stage for layer in model.moe_layers), len(model.moe_layers)
+    held = {
+        "router": (moe, all_moe),
+        "shared_experts": (moe, all_moe),
+        "dense": (len(stage) - moe, model.num_layers - all_moe),
+        "norms": (len(stage), model.num_layers),
+        # No rule says which layer unknown tensors belong to.
+        "other": (1, 1),
+    }
+    shares = {name: -(-whole[name] * part // of) if of else whole[name] for name, (part, of) in held.items()}
+    shares["attention"] = -(-attention * len(stage) // model.num_layers)
+    shares["embedding"] = _vocabulary_bytes(
+        model, parallel, first=stage.start == 0, last=stage.stop == model.num_layers
+    )
+    return {name: shares[name] for name in WEIGHT_CLASSES}
+
+
+def _vocabulary_bytes(model: ModelSpec, parallel: Parallelism, *, first: bool, last: bool) -> int:
+    """Embedding on the first stage, cut by attention's tp; head on the last, cut by tp.
+
+    Without ``--enable-dp-lm-head`` the head stays cut by tp under data-parallel attention. A head that is
+    tied to the embedding is the same table where both are on one stage, and a copy of it otherwise.
+    """
+    groups = [group for group in model.weights if group.weight_class == "embedding"]
+    tables = [group for group in groups if len(group.shape) > 1]
+    vectors = [group for group in groups if len(group.shape) <= 1]
+    tied = sum(group.count for group in tables) == 1
+    total = 0
+    if first:
+        total += _one_of_each(tables, parallel.attention_tp, model.kv_heads)
+    if last:
+        if not tied:
+            total += sum(group.bytes_per_gpu(parallel.tp, model.kv_heads) for group in tables)
+            total -= _one_of_each(tables, parallel.tp, model.kv_heads)
+        elif not first:
+            total += _one_of_each(tables, parallel.tp, model.kv_heads)
+        total += sum(group.bytes_per_gpu(parallel.tp, model.kv_heads) for group in vectors)
+    return total
+
+
+def _one_of_each(tables: list[WeightGroup], tp: int, kv_heads: int | None) -> int:
+    """Bytes of one table: the largest where they differ."""
+    return max((group.bytes_per_gpu(tp, kv_heads) // group.count for group in tables), default=0)
+
+
+def mem_fraction_static(ledger: HbmLedger, *, device_bytes: int) -> float:
     """The ``--mem-fraction-static`` that lets SGLang start: (weights + KV) / free memory after start.
 
     Rounded up to three decimals. SGLang sizes its pool as fraction·free − weights
-    (model_runner_kv_cache_mixin.py), so a smaller value refuses the plan's KV tokens.
+    (model_runner_kv_cache_mixin.py), so a smaller value refuses the plan's KV tokens. A drafting layer is
+    loaded once the pool exists and lies outside the fraction.
     """
-    free = device_bytes - free_memory_loss_bytes(tp)
+    free = device_bytes - ledger.lines["free_memory_loss"]
     return -(-(ledger.weights_bytes + ledger.kv_bytes) * 1000 // free) / 1000

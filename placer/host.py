@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from placer.errors import InfeasibleError
 from placer.model.spec import ModelSpec
+from placer.units import gib
 
 CPU_FORMATS = {"RAWINT4": "rawint4", "AMXINT4": "amxint4", "AMXINT8": "amxint8", "torch": "torch_int4"}
 """Expert format that each CPU method keeps in host memory (`ModelSpec.expert_bytes`)."""
@@ -10,14 +12,20 @@ CPU_FORMATS = {"RAWINT4": "rawint4", "AMXINT4": "amxint4", "AMXINT8": "amxint8",
 
 @dataclass(frozen=True)
 class HostLedger:
-    """Host bytes by purpose."""
+    """Host bytes by purpose, over all NUMA nodes that the experts are cut over."""
 
     lines: dict[str, int]
+    numa_nodes: int = 1
 
     @property
     def total_bytes(self) -> int:
         """Sum of all lines."""
         return sum(self.lines.values())
+
+    @property
+    def node_bytes(self) -> int:
+        """What each NUMA node must hold: its part of every expert and its own scratch, without staging."""
+        return -(-(self.lines["experts"] + self.lines["scratch"]) // self.numa_nodes)
 
 
 def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_nodes: int) -> HostLedger:
@@ -37,4 +45,15 @@ def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_no
     each = model.expert_bytes(CPU_FORMATS[cpu_method], numa_nodes=numa_nodes)
     experts = len(model.moe_layers) * E * each
     staging = 2 * chunk_tokens * (2 * H * 2 + k * (8 + 4))
-    return HostLedger({"experts": experts, "scratch": scratch, "staging": staging})
+    return HostLedger({"experts": experts, "scratch": scratch, "staging": staging}, numa_nodes)
+
+
+def check_host_memory(host: HostLedger, memory_bytes: int | None) -> None:
+    """Raise InfeasibleError when ``host`` needs more than ``memory_bytes``; None is not checked."""
+    if memory_bytes is not None and host.total_bytes > memory_bytes:
+        line = max(host.lines, key=lambda name: host.lines[name])
+        raise InfeasibleError(
+            f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
+            f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
+            f"plan for a server with at least {gib(host.total_bytes)} (--host-memory SIZE)",
+        )

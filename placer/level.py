@@ -1,32 +1,18 @@
 """Memory levels: the server settings worth trying, each with the HBM room it leaves for hot experts."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from placer.demand import MemoryDemand
 from placer.errors import BadInputError, InfeasibleError
-from placer.hbm import HbmLedger, ServerSettings, expert_share_bytes, hbm_ledger
+from placer.hbm import HbmLedger, ServerSettings
 from placer.model.spec import ModelSpec
+from placer.parallelism import Parallelism
+from placer.remedy import remedies
 from placer.units import gib
 from placer.workload import Workload
 
 CHUNK_TOKENS = (512, 1024, 2048, 4096, 8192)
 """Prefill chunks worth trying; SGLang's own defaults are 2048, 4096 and 8192."""
-
-_LOAD_ORDER = (
-    "free_memory_loss",
-    "attention",
-    "router",
-    "shared_experts",
-    "dense",
-    "embedding",
-    "norms",
-    "other",
-    "cuda_graphs",
-    "activations",
-    "fragmentation",
-    "runtime_staging",
-    "request_state",
-    "kv_pool",
-)
 
 
 @dataclass(frozen=True)
@@ -66,15 +52,23 @@ def levels(
     max_running: int | None,
     min_kv_tokens: int,
     kv_dtypes: tuple[str, ...],
+    chunk_tokens: int | None = None,
+    min_hot_per_layer: int = 0,
+    speculative: bool = False,
+    loss_bytes: int | None = None,
 ) -> tuple[Level, ...]:
-    """Every level that fits the budget, in a fixed order.
+    """Every level that fits the budget and leaves room for the least hot experts, in a fixed order.
+
+    ``max_running`` and ``chunk_tokens`` fix a setting; None tries a grid. ``min_hot_per_layer`` is the room
+    that settings must leave; which experts fill it is not decided here.
 
     Raises
     ------
     BadInputError
-        When the request cannot be served at any budget (longer than the model's context, tp impossible).
+        When the request cannot be served at any budget (longer than the model's context, tp impossible, more
+        hot experts than a layer has, a chunk smaller than the decode batch).
     InfeasibleError
-        When no level fits: names the line that breaks the budget and the smallest budget that would do.
+        When no level fits: names the line that breaks the budget and the smallest changes that would do.
     """
     if problem := model.fp8_tp_problem(tp):
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
@@ -84,72 +78,71 @@ def levels(
             f"{model.max_context_tokens:,}",
             "lower --prompt-tokens or --output-tokens",
         )
+    if not 0 <= min_hot_per_layer <= model.experts:
+        raise BadInputError(
+            f"--min-hot is {min_hot_per_layer}", f"a layer has {model.experts} experts: give 0 to that"
+        )
     running = (max_running,) if max_running is not None else running_grid(workload.concurrency)
+    if chunk_tokens is not None and chunk_tokens < min(running):
+        raise BadInputError(
+            f"--chunk {chunk_tokens} is smaller than a decode step of {min(running)} running requests",
+            "kt-kernel refuses that: raise --chunk or lower --max-running",
+        )
     tried = [
-        _level(
-            model,
-            tp=tp,
+        MemoryDemand(
+            model=model,
+            parallel=Parallelism(tp),
             budget_bytes=budget_bytes,
-            settings=ServerSettings(
-                max_running_requests=requests,
-                kv_tokens=max(min_kv_tokens, requests * workload.request_tokens),
-                chunk_tokens=chunk,
-                kv_dtype=dtype,
-            ),
+            running=requests,
+            chunk_tokens=chunk,
+            kv_dtype=dtype,
+            min_kv_tokens=min_kv_tokens,
+            request_tokens=workload.request_tokens,
+            hot_per_layer=min_hot_per_layer,
+            speculative=speculative,
+            loss_bytes=loss_bytes,
         )
         for dtype in kv_dtypes
         for requests in running
-        for chunk in chunk_grid(workload.prompt_tokens, requests)
+        for chunk in (
+            chunk_grid(workload.prompt_tokens, requests) if chunk_tokens is None else (chunk_tokens,)
+        )
+        if chunk >= requests
     ]
-    fitting = tuple(level for level in tried if level.ledger.unused_bytes >= 0)
+    fitting = tuple(
+        Level(demand.settings, demand.ledger(hot_experts=0), demand.room_experts)
+        for demand in tried
+        if demand.fits
+    )
     if not fitting:
-        raise _infeasible(model, workload, tried, tp=tp, min_kv_tokens=min_kv_tokens)
+        raise _infeasible(tried, auto_running=max_running is None)
     return fitting
 
 
-def _level(model: ModelSpec, *, tp: int, budget_bytes: int, settings: ServerSettings) -> Level:
-    ledger = hbm_ledger(model, tp=tp, budget_bytes=budget_bytes, settings=settings, hot_experts=0)
-    every = len(model.moe_layers) * model.experts
-    room = max(0, ledger.unused_bytes) // expert_share_bytes(model, tp)
-    return Level(settings, ledger, min(every, room))
+_FLAGS = {
+    "kv_tokens": "--min-kv-tokens",
+    "request_tokens": "--prompt-tokens + --output-tokens",
+    "kv_dtype": "--kv-dtype",
+    "hot_per_layer": "--min-hot",
+    "running": "--max-running",
+    "chunk_tokens": "--chunk",
+    "tp": "--tp",
+    "budget_bytes": "--hbm-budget",
+}
 
 
-def breaking_line(ledger: HbmLedger) -> str:
-    """The ledger line at which the budget runs out when lines are filled in load order."""
-    filled = 0
-    for name in _LOAD_ORDER:
-        filled += ledger.lines[name]
-        if filled > ledger.budget_bytes:
-            return name
-    return "hot_experts"
-
-
-def _infeasible(
-    model: ModelSpec, workload: Workload, tried: list[Level], *, tp: int, min_kv_tokens: int
-) -> InfeasibleError:
-    closest = max(tried, key=lambda level: level.ledger.unused_bytes)
-    short = -closest.ledger.unused_bytes
-    settings = closest.settings
-    line = breaking_line(closest.ledger)
+def _infeasible(tried: list[MemoryDemand], *, auto_running: bool) -> InfeasibleError:
+    """Says what the closest level lacks; fewer running requests were tried already where they are decided."""
+    closest = max(tried, key=lambda demand: demand.ledger().unused_bytes)
+    ledger, settings = closest.ledger(), closest.settings
+    line = ledger.binding_line or "unused"
+    asked = f", {closest.hot_per_layer} hot experts per layer" if closest.hot_per_layer else ""
     what = (
-        f"does not fit: the budget of {gib(closest.ledger.budget_bytes)} per GPU breaks at line {line!r} "
-        f"({gib(closest.ledger.lines[line])}), {gib(short)} short even with {settings.max_running_requests} "
-        f"running request(s), chunk {settings.chunk_tokens} and {settings.kv_tokens:,} {settings.kv_dtype} KV tokens"
+        f"does not fit: the budget of {gib(ledger.budget_bytes)} per GPU breaks at line {line!r} "
+        f"({gib(ledger.lines[line])}), {gib(-ledger.unused_bytes)} short even with "
+        f"{settings.max_running_requests} running request(s), chunk {settings.chunk_tokens}, "
+        f"{settings.kv_tokens:,} {settings.kv_dtype} KV tokens{asked}"
     )
-    cures = [f"--hbm-budget of at least {gib(closest.ledger.budget_bytes + short)}"]
-    if settings.kv_dtype == "bf16":
-        halved = replace(settings, kv_dtype="fp8")
-        level = _level(model, tp=tp, budget_bytes=closest.ledger.budget_bytes, settings=halved)
-        if level.ledger.unused_bytes >= 0:
-            cures.insert(0, "--kv-dtype fp8")
-    # Fewer KV tokens at the same settings: what the shortage leaves of the pool.
-    per_token = model.kv_bytes_per_token_per_gpu(tp, settings.kv_dtype)
-    tokens = settings.kv_tokens - -(-short // per_token)
-    if tokens >= 2:
-        flag = (
-            "--min-kv-tokens"
-            if min_kv_tokens > workload.request_tokens
-            else "--prompt-tokens + --output-tokens"
-        )
-        cures.insert(0, f"{flag} of at most {tokens:,}")
-    return InfeasibleError(what, "any one of these fits: " + "; ".join(cures))
+    flags = {kind: flag for kind, flag in _FLAGS.items() if not (kind == "running" and auto_running)}
+    cures = remedies(closest, flags)
+    return InfeasibleError(what, "any one of these fits: " + "; ".join(cure.advice for cure in cures))

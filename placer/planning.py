@@ -8,21 +8,25 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
-from placer.errors import InfeasibleError
-from placer.hbm import hbm_ledger, mem_fraction_static
-from placer.host import HostLedger, host_ledger
+from placer.hbm import ServerSettings, hbm_ledger, mem_fraction_static
+from placer.host import HostLedger, check_host_memory, host_ledger
+from placer.kv_pool import sglang_window_note
 from placer.model.spec import ModelSpec
+from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.trace.importing import check_trace_matches
 from placer.profiler.trace.trace import Trace
 from placer.solve import Solved, SolveRequest, solve
-from placer.units import gib
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
 
 SCHEMA = "placer.placement/1"
+SPECULATIVE_NOTE = (
+    "room is kept for the MTP layer with all its experts and its cache: start the server with its own "
+    "speculative-decoding flags; predicted times are without drafting"
+)
 MOE_ORIGIN = "cost model of the profile on replayed steps of requests that were not solved on"
 
 
@@ -59,18 +63,8 @@ def plan(
         model, cpu_method=profile.cpu.method, chunk_tokens=chunk, numa_nodes=profile.cpu.numa_nodes
     )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
-    _check_host(host, memory)
+    check_host_memory(host, memory)
     return placement_document(model, trace, profile, request, solved, host)
-
-
-def _check_host(host: HostLedger, memory_bytes: int | None) -> None:
-    if memory_bytes is not None and host.total_bytes > memory_bytes:
-        line = max(host.lines, key=lambda name: host.lines[name])
-        raise InfeasibleError(
-            f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
-            f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
-            f"plan for a server with at least {gib(host.total_bytes)} (--host-memory SIZE)",
-        )
 
 
 def placement_document(
@@ -85,7 +79,12 @@ def placement_document(
     tp, settings, workload = request.tp, solved.level.settings, request.workload
     hot_total = int(solved.hot.sum())
     ledger = hbm_ledger(
-        model, tp=tp, budget_bytes=request.budget_bytes, settings=settings, hot_experts=hot_total
+        model,
+        parallel=Parallelism(tp),
+        budget_bytes=request.budget_bytes,
+        settings=settings,
+        hot_experts=hot_total,
+        loss_bytes=request.loss_bytes,
     )
     null_reasons: dict[str, str] = {}
     document: dict[str, Any] = {
@@ -148,11 +147,11 @@ def placement_document(
             "seconds": round(solved.seconds, 3),
             "levels": {"solved": solved.levels_solved, "total": solved.levels_total},
         },
-        "mem_fraction_static": mem_fraction_static(ledger, tp=tp, device_bytes=profile.gpu.usable_bytes),
+        "mem_fraction_static": mem_fraction_static(ledger, device_bytes=profile.gpu.usable_bytes),
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
-        "notes": list(solved.notes),
+        "notes": [*solved.notes, *_memory_notes(model, settings, tp)],
     }
     for path, value in (
         ("workload.slo.tpot_ms", workload.slo_tpot_ms),
@@ -169,6 +168,13 @@ def placement_document(
             )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
+
+
+def _memory_notes(model: ModelSpec, settings: ServerSettings, tp: int) -> list[str]:
+    window = sglang_window_note(
+        model, attention_tp=tp, kv_tokens=settings.kv_tokens, kv_dtype=settings.kv_dtype
+    )
+    return [*((window,) if window else ()), *((SPECULATIVE_NOTE,) if settings.speculative else ())]
 
 
 def _hottest_first(hot: np.ndarray[Any, Any], priority: np.ndarray[Any, Any]) -> list[int]:

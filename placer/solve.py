@@ -70,6 +70,14 @@ class SolveRequest:
         Wall time of the solver on the level that is returned.
     prefill_from
         "trace", or "decode" to let decode tokens stand in where the trace has no prompts, or "none".
+    chunk_tokens
+        Prefill chunk, or None to decide it.
+    min_hot_per_layer
+        Hot experts per layer that settings must leave room for.
+    speculative
+        Whether to keep room for the model's MTP layer.
+    loss_bytes
+        Device memory gone after start, or None for the measured table.
     """
 
     workload: Workload
@@ -83,6 +91,10 @@ class SolveRequest:
     time_limit_s: float = 30.0
     seed: int = 0
     prefill_from: str = "decode"
+    chunk_tokens: int | None = None
+    min_hot_per_layer: int = 0
+    speculative: bool = False
+    loss_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:
@@ -94,6 +106,8 @@ class SolveRequest:
             )
         if self.min_kv_tokens < 0:
             raise BadInputError(f"--min-kv-tokens is {self.min_kv_tokens}", "give 0 or more")
+        if self.chunk_tokens is not None and self.chunk_tokens < 1:
+            raise BadInputError(f"--chunk is {self.chunk_tokens}", "give at least 1, or auto")
         if not 0 < self.gap < 1:
             raise BadInputError(f"--gap is {self.gap}", "give a share between 0 and 1, such as 0.005")
         if not 0 < self.time_limit_s < 1e6:
@@ -244,6 +258,10 @@ def solve(
         max_running=request.max_running,
         min_kv_tokens=request.min_kv_tokens,
         kv_dtypes=request.kv_dtypes,
+        chunk_tokens=request.chunk_tokens,
+        min_hot_per_layer=request.min_hot_per_layer,
+        speculative=request.speculative,
+        loss_bytes=request.loss_bytes,
     )
     solving, choosing, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
     counts = selection_counts(solving)

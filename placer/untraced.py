@@ -71,6 +71,10 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         max_running=request.max_running,
         min_kv_tokens=request.min_kv_tokens,
         kv_dtypes=request.kv_dtypes,
+        chunk_tokens=request.chunk_tokens,
+        min_hot_per_layer=request.min_hot_per_layer,
+        speculative=request.speculative,
+        loss_bytes=request.loss_bytes,
     )
     trace = uniform_trace(model, request.seed)
     best = None

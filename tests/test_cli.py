@@ -179,6 +179,10 @@ def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> N
         ({"max_running": "many"}, "--max-running"),
         ({"max_running": "0"}, "--max-running"),
         ({"min_kv_tokens": -5}, "--min-kv-tokens"),
+        ({"chunk": "small"}, "--chunk"),
+        ({"chunk": 0}, "--chunk"),
+        ({"min_hot": 9}, "--min-hot"),
+        ({"gpu_free": "500GiB"}, "--gpu-free"),
         ({"kv_dtype": "fp4"}, "--kv-dtype"),
         ({"solver": "glpk"}, "--solver"),
         ({"gap": 7}, "--gap"),
@@ -256,6 +260,71 @@ def test_a_missing_gpu(job: Path, run: Run, tmp_path: Path, monkeypatch: pytest.
     code, _, err = run("profile", "--model", job / "model", "-o", tmp_path / "profile.json")
     assert code == 4
     assert "--gpu" in err
+
+
+def test_inspect_says_whether_so_many_hot_experts_fit(job: Path, run: Run) -> None:
+    options = ["inspect", "--model", job / "model", "--gpu", "rtx-4090", "--kv-tokens", 4096]
+    code, out, _ = run(*options, "--plan", 8, "--json")
+    assert code == 0
+    document = json.loads(out)
+    plan = document["plan"]
+    assert plan["fits"]
+    assert plan["hot_experts"] == 32
+    assert plan["largest_hot_per_layer"] == 8
+    assert plan["hbm"]["device_bytes"] == plan["hbm"]["budget_bytes_per_gpu"]
+    # What inspect says without --plan stays as it is.
+    assert set(document) - {"plan"} == set(json.loads(run("inspect", "--model", job / "model", "--json")[1]))
+    code, _, err = run(*options, "--plan", 8, "--hbm-budget", "2GiB")
+    assert code == 0
+    assert err.startswith("does not fit: 8 of 8 experts hot per layer")
+    assert "--hbm-budget of at least" in err
+
+
+def test_inspect_takes_what_a_server_logged_as_free(job: Path, run: Run) -> None:
+    options = ["inspect", "--model", job / "model", "--gpu", "rtx-4090", "--plan", 1, "--json"]
+    lines = json.loads(run(*options, "--gpu-free", "20.5GiB")[1])["plan"]["hbm"]["ledger"]
+    assert lines["free_memory_loss"] == 3 * 2**30
+    code, _, err = run(*options, "--gpu-free", "24GiB")
+    assert code == 2
+    assert "--gpu-free" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--plan", 1], "--gpu NAME"),
+        (["--plan", 9, "--gpu", "h100-sxm"], "8 experts per layer"),
+        (["--plan", 1, "--gpu", "h100-sxm", "--hbm-budget", "100GiB"], "more than the"),
+        (["--plan", 1, "--hbm-budget", "75%"], "not known here"),
+        (["--plan", 1, "--gpu", "h100-sxm", "--tp", 2], "FP8 blocks"),
+        (["--plan", 1, "--gpu", "h100-sxm", "--ep", 2], "--ep 2 does not divide"),
+        (["--plan", 1, "--gpu", "h100-sxm", "--kv-dtype", "fp4"], "--kv-dtype"),
+        (["--plan", 1, "--gpu", "h100-sxm", "--cpu-method", "GGUF"], "--cpu-method"),
+        (["--plan", 1, "--gpu", "h100-sxm", "--speculative"], "no MTP layer"),
+        (["--plan", -1, "--gpu", "h100-sxm"], "--plan"),
+        (["--plan", 1, "--gpu", "gtx-480"], "unknown GPU"),
+    ],
+)
+def test_an_inspection_that_is_not_possible(
+    job: Path, run: Run, arguments: list[object], message: str
+) -> None:
+    code, _, err = run("inspect", "--model", job / "model", *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_solve_takes_memory_settings(job: Path, run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "placement.json"
+    code, _, _ = run(*solve_arguments(job, output, hbm_budget="6GiB", gpu_free="22GiB", chunk=128, min_hot=2))
+    assert code == 0
+    placement = json.loads(output.read_text())
+    assert placement["hbm"]["ledger"]["free_memory_loss"] == int(23.5 * 2**30) - 22 * 2**30
+    assert placement["hbm"]["ledger"]["mtp"] == 0
+    assert placement["kv"]["chunked_prefill_size"] == 128
+    code, _, err = run(*solve_arguments(job, tmp_path / "none", hbm_budget="3.2GiB", min_kv_tokens=10**7))
+    assert code == 3
+    assert "--min-kv-tokens of at most" in err
+    assert not (tmp_path / "none").exists()
 
 
 def test_unknown_flags_and_commands_are_usage_errors(run: Run) -> None:

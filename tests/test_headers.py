@@ -497,8 +497,8 @@ def test_a_directory_with_only_a_config_is_computed(tmp_path: Path) -> None:
     assert read_model(tmp_path).provenance["sizes"] == "computed from config.json"
 
 
-def test_a_quantization_outside_config_json_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_quantization_outside_config_json_is_refused(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "model", TINY_QWEN, tiny_qwen())
     (folder / "hf_quant_config.json").write_text("{}")
-    with pytest.raises(BadInputError, match="hf_quant_config"):
+    with pytest.raises(BadInputError, match="quant_algo"):
         read_model(folder)

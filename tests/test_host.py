@@ -1,21 +1,77 @@
 """The host ledger: kt-kernel holds every expert, hot ones too."""
 
 import json
-from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_model import QWEN3_CODER_480B
+from tiny_model import tiny_model
 
-from placer.host import host_ledger
-from placer.model.spec import read_model
+from placer.errors import InfeasibleError
+from placer.host import CPU_FORMATS, check_host_memory, host_ledger
+from placer.model.spec import ModelSpec, read_model
+from placer.units import GIB
 
 
-def test_a_480b_model_holds_all_9920_experts_in_host_memory(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(QWEN3_CODER_480B))
-    model = read_model(tmp_path)
-    lines = host_ledger(model, cpu_method="RAWINT4", chunk_tokens=8192, numa_nodes=1).lines
+@pytest.fixture(scope="module")
+def coder(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    folder = tmp_path_factory.mktemp("coder")
+    (folder / "config.json").write_text(json.dumps(QWEN3_CODER_480B))
+    return read_model(folder)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def test_a_480b_model_holds_all_9920_experts_in_host_memory(coder: ModelSpec) -> None:
+    lines = host_ledger(coder, cpu_method="RAWINT4", chunk_tokens=8192, numa_nodes=1).lines
     assert lines["experts"] == 9_920 * 29_491_200
-    # The published scratch of one node of two at a chunk of 8,192 is 4.9 GB.
-    both = host_ledger(model, cpu_method="AMXINT4", chunk_tokens=8192, numa_nodes=2).lines
-    assert both["scratch"] / 2 / 1e9 == pytest.approx(4.9, abs=0.05)
-    assert both["experts"] < lines["experts"]
+
+
+def test_on_two_numa_nodes(coder: ModelSpec) -> None:
+    host = host_ledger(coder, cpu_method="AMXINT4", chunk_tokens=8192, numa_nodes=2)
+    assert host.lines["experts"] == 9_920 * 23_662_592
+    assert host.lines["experts"] / 1e9 == pytest.approx(234.7, abs=0.05)
+    # The worked scratch of one node of two at a chunk of 8,192 is 4.9 GB.
+    assert host.lines["scratch"] / 2 / 1e9 == pytest.approx(4.9, abs=0.05)
+    assert host.node_bytes == (host.lines["experts"] + host.lines["scratch"]) // 2
+
+
+def test_scratch_and_staging_by_hand(tiny: ModelSpec) -> None:
+    # Ten tokens, top-2, 8 experts, H 256, I 128 on one node: 20 + 32 · 8 = 276 rows.
+    host = host_ledger(tiny, cpu_method="RAWINT4", chunk_tokens=10, numa_nodes=1)
+    assert host.lines["scratch"] == 2 * 20 * (512 + 256) + 276 * (256 + 128) + 4 * 276 * (256 + 256)
+    # Input and output of 256 in two bytes, ids of eight and weights of four, twice.
+    assert host.lines["staging"] == 2 * 10 * (2 * 256 * 2 + 2 * 12)
+    assert host.total_bytes == sum(host.lines.values())
+
+
+@given(
+    chunk=st.integers(1, 8192),
+    more=st.integers(0, 8192),
+    nodes=st.sampled_from([1, 2, 4]),
+    method=st.sampled_from(sorted(CPU_FORMATS)),
+)
+def test_a_larger_chunk_never_needs_less(
+    tiny: ModelSpec, chunk: int, more: int, nodes: int, method: str
+) -> None:
+    small = host_ledger(tiny, cpu_method=method, chunk_tokens=chunk, numa_nodes=nodes)
+    large = host_ledger(tiny, cpu_method=method, chunk_tokens=chunk + more, numa_nodes=nodes)
+    assert large.total_bytes >= small.total_bytes
+    assert large.lines["experts"] == small.lines["experts"]
+    assert small.node_bytes * nodes >= small.lines["experts"] + small.lines["scratch"]
+
+
+def test_memory_is_checked_against_every_expert(coder: ModelSpec) -> None:
+    host = host_ledger(coder, cpu_method="AMXINT4", chunk_tokens=8192, numa_nodes=2)
+    check_host_memory(host, None)
+    check_host_memory(host, host.total_bytes)
+    with pytest.raises(InfeasibleError, match="'experts'") as caught:
+        check_host_memory(host, host.total_bytes - 1)
+    assert "--host-memory" in caught.value.hint
+    # Cold experts alone, 64 of 160, would fit into half of it: the check does not fall for that.
+    with pytest.raises(InfeasibleError):
+        check_host_memory(host, 128 * GIB)

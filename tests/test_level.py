@@ -1,8 +1,11 @@
 """Memory levels: which settings are tried, and what an impossible request is told."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_model import tiny_model
 
 from placer.errors import BadInputError, InfeasibleError
@@ -28,6 +31,7 @@ def every_level(
     max_running: int | None = None,
     min_kv_tokens: int = 0,
     kv_dtypes: tuple[str, ...] = ("bf16",),
+    **options: Any,
 ) -> tuple[Level, ...]:
     return levels(
         model,
@@ -37,6 +41,7 @@ def every_level(
         max_running=max_running,
         min_kv_tokens=min_kv_tokens,
         kv_dtypes=kv_dtypes,
+        **options,
     )
 
 
@@ -78,6 +83,28 @@ def test_more_kv_never_leaves_room_for_more_experts(tiny: ModelSpec) -> None:
     assert rooms == sorted(rooms, reverse=True)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    budget=st.integers(3 * GIB, 4 * GIB),
+    larger=st.integers(0, GIB),
+    tokens=st.integers(0, 50_000),
+    more=st.integers(0, 50_000),
+    running=st.integers(1, 6),
+)
+def test_room_grows_with_the_budget_and_shrinks_with_the_context(
+    tiny: ModelSpec, budget: int, larger: int, tokens: int, more: int, running: int
+) -> None:
+    def room(budget_bytes: int, least: int) -> int:
+        try:
+            return every_level(tiny, budget_bytes=budget_bytes, max_running=running, min_kv_tokens=least)[
+                0
+            ].room_experts
+        except InfeasibleError:
+            return -1
+
+    assert room(budget, tokens + more) <= room(budget, tokens) <= room(budget + larger, tokens)
+
+
 def test_an_impossible_budget_names_the_line_and_what_would_fit(tiny: ModelSpec) -> None:
     with pytest.raises(InfeasibleError) as caught:
         every_level(tiny, budget_bytes=2 * GIB)
@@ -102,6 +129,42 @@ def test_a_pool_that_is_too_large_is_told_how_many_tokens_fit(tiny: ModelSpec) -
     assert "kv_pool" in caught.value.what
     advised = int(caught.value.hint.split("--min-kv-tokens of at most ")[1].split(";")[0].replace(",", ""))
     assert every_level(tiny, budget_bytes=budget, max_running=1, min_kv_tokens=advised)
+
+
+def test_a_fixed_chunk_is_the_only_one(tiny: ModelSpec) -> None:
+    assert {level.settings.chunk_tokens for level in every_level(tiny, chunk_tokens=256)} == {256}
+    # A decode step larger than the chunk is refused by kt-kernel, so such levels are left out.
+    assert {level.settings.max_running_requests for level in every_level(tiny, chunk_tokens=4)} == {1, 2, 4}
+    with pytest.raises(BadInputError, match="--chunk 2"):
+        every_level(tiny, max_running=6, chunk_tokens=2)
+
+
+def test_levels_leave_room_for_the_least_hot_experts(tiny: ModelSpec) -> None:
+    least = every_level(tiny, max_running=1)[0].ledger
+    budget = least.needed_bytes + 4 * 3 * expert_share_bytes(tiny, 1)
+    level = every_level(tiny, max_running=1, budget_bytes=budget, min_hot_per_layer=3)[0]
+    assert level.room_experts == 12
+    # The ledger of a level holds no hot experts: the solver decides how many there are.
+    assert level.ledger.lines["hot_experts"] == 0
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, max_running=1, budget_bytes=budget, min_hot_per_layer=4)
+    assert "4 hot experts per layer" in caught.value.what
+    assert "--min-hot of at most 3 per layer" in caught.value.hint
+    with pytest.raises(BadInputError, match="--min-hot"):
+        every_level(tiny, min_hot_per_layer=9)
+
+
+def test_fewer_running_requests_are_advised_only_where_they_were_asked_for(tiny: ModelSpec) -> None:
+    budget = every_level(tiny, max_running=4)[0].ledger.needed_bytes
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, max_running=6, budget_bytes=budget)
+    assert "--max-running of at most 4" in caught.value.hint
+    assert every_level(tiny, budget_bytes=budget)
+
+
+def test_free_memory_that_was_measured_replaces_the_table(tiny: ModelSpec) -> None:
+    (level,) = every_level(tiny, max_running=1, loss_bytes=GIB)
+    assert level.ledger.lines["free_memory_loss"] == GIB
 
 
 def test_a_request_beyond_the_context_is_refused(tiny: ModelSpec) -> None:

@@ -65,7 +65,13 @@ def test_compressed_tensors(tmp_path: Path) -> None:
     [
         ({}, "quant_method"),
         ({"quant_method": ["fp8"]}, "quant_method"),
-        ({"quant_method": "gptq", "bits": 4}, "gptq"),
+        ({"quant_method": "bitsandbytes", "bits": 4}, "bitsandbytes"),
+        ({"quant_method": "gptq", "bits": 4}, "group_size"),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "bits"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"+:.*": {}}}, "dynamic"),
+        ({"quant_method": "modelopt", "quant_algo": "INT3"}, "quant_algo"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quantized_layers"),
         ({"quant_method": "fp8"}, "weight_block_size"),
         ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size"),
         ({"quant_method": "fp8", "weight_block_size": [128, 0]}, "weight_block_size"),
@@ -77,16 +83,16 @@ def test_compressed_tensors(tmp_path: Path) -> None:
             compressed(
                 {
                     "targets": ["Linear"],
-                    "weights": weights(num_bits=4, type="int", strategy="group", group_size=128),
+                    "weights": weights(num_bits=4, type="int", strategy="group", group_size=0),
                 }
             ),
             "group_size",
         ),
         (
             compressed(
-                {"targets": ["a"], "weights": weights()},
+                {"targets": ["Linear"], "weights": weights()},
                 {
-                    "targets": ["b"],
+                    "targets": ["Linear"],
                     "weights": weights(num_bits=4, type="int", strategy="group", group_size=32),
                 },
             ),

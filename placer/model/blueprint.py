@@ -1,16 +1,22 @@
 """The shape that config.json implies: every count, and every module outside the routed experts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from placer.errors import BadInputError
 from placer.model.config import Config
 from placer.model.counts import Counts, read_counts
-from placer.model.families import Family, family_of
-from placer.model.formats import expert_bytes, fp8_block_bytes
+from placer.model.dtype import elements_bytes
+from placer.model.families import family_of
+from placer.model.family import Family
+from placer.model.formats import packed_format
 from placer.model.inventory import inventory
-from placer.model.kv import CacheGroup
+from placer.model.kv import CacheGroup, RequestState
 from placer.model.module import Module
 from placer.model.quantization import Quantization, quantization_of
+from placer.model.storage import Naming, stored_tensors
 
 _STRUCTURAL_FIELDS = (
     "add_full_attention_sink_bias",
@@ -26,6 +32,8 @@ _STRUCTURAL_FIELDS = (
     "index_head_dim",
     "index_n_heads",
     "index_topk",
+    "index_topk_freq",
+    "indexer_types",
     "interleave_moe_layer_step",
     "kv_lora_rank",
     "layer_types",
@@ -35,6 +43,7 @@ _STRUCTURAL_FIELDS = (
     "linear_num_value_heads",
     "lm_head_bias",
     "mlp_bias",
+    "mtp_num_hidden_layers",
     "mlp_layer_types",
     "mlp_only_layers",
     "moe_layer_freq",
@@ -50,14 +59,16 @@ _STRUCTURAL_FIELDS = (
     "q_lora_rank",
     "qkv_bias",
     "routed_expert_hidden_size",
+    "sparse_attention_config",
     "shared_expert_intermediate_size",
     "shared_intermediate_size",
     "swa_num_key_value_heads",
+    "use_cla",
     "v_head_dim",
     "zero_expert_num",
 )
 """Fields that add, drop or reshape weights or cache; one that a family does not read is refused."""
-_NEUTRAL: dict[str, object] = {"decoder_sparse_step": 1, "moe_layer_freq": 1}
+_NEUTRAL: dict[str, object] = {"decoder_sparse_step": 1, "moe_layer_freq": 1, "index_topk_freq": 1}
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,8 @@ class Blueprint:
         How to read it and how it is stored.
     counts
         Counts and widths.
-    cache
-        What the layers cache.
+    cache, states
+        What the layers cache per token, and what they keep per request.
     modules
         Every weight outside the routed experts, MTP layers with their experts included.
     """
@@ -80,6 +91,7 @@ class Blueprint:
     quantization: Quantization
     counts: Counts
     cache: tuple[CacheGroup, ...]
+    states: tuple[RequestState, ...]
     modules: tuple[Module, ...]
 
     @property
@@ -96,7 +108,7 @@ class Blueprint:
             return 0
         return 2 * self.counts.expert_intermediate_size + self.counts.hidden_size
 
-    @property
+    @cached_property
     def expert_format(self) -> str:
         """Format of the routed experts in the checkpoint.
 
@@ -119,23 +131,35 @@ class Blueprint:
         return formats.pop()
 
     @property
+    def naming(self) -> Naming:
+        """How the family's publishers store block scales."""
+        return Naming(self.family.block_scale_dtype, self.family.scale_name)
+
+    @property
+    def packed_bits(self) -> int:
+        """Bits of one weight where the experts are packed integers; 4 otherwise."""
+        form = self.expert_format
+        return packed_format(form).bits if form.startswith(("int", "gptq", "awq")) else 4
+
+    @property
     def checkpoint_expert_bytes(self) -> int:
         """Bytes of one routed expert in the checkpoint by formula, biases (two bytes each) included."""
         H, width = self.counts.hidden_size, self.counts.expert_intermediate_size
-        name = self.expert_format
-        biases = 2 * self.expert_bias_parameters
-        if name != "fp8_block":
-            return expert_bytes(name, H=H, width=width) + biases
-        block = self.quantization.block
-        scale_bytes = 2 if self.family.block_scale_dtype == "BF16" else 4
-        return biases + sum(
-            fp8_block_bytes(N, K, block=block, scale_bytes=scale_bytes)
-            for N, K in ((width, H), (width, H), (H, width))
+        at = f"model.layers.{self.counts.moe_layers[0]}.{self.family.experts.at}.0"
+        shapes = ((width, H), (width, H), (H, width))
+        matrices = [
+            Module(f"{at}.{name}", "other", shape, linear=True)
+            for name, shape in zip(self.family.experts.matrices, shapes, strict=True)
+        ]
+        return 2 * self.expert_bias_parameters + sum(
+            elements_bytes(tensor.elements, tensor.dtype)
+            for matrix in matrices
+            for tensor in stored_tensors(matrix, self.quantization, self.naming)
         )
 
 
-def blueprint(config: Config) -> Blueprint:
-    """Interpret ``config`` by its family's entry.
+def blueprint(config: Config, beside: Mapping[str, Any] | None = None) -> Blueprint:
+    """Interpret ``config`` by its family's entry; ``beside`` as for `quantization_of`.
 
     Raises
     ------
@@ -147,9 +171,10 @@ def blueprint(config: Config) -> Blueprint:
     counts = read_counts(config, family)
     result = Blueprint(
         family=family,
-        quantization=quantization_of(config),
+        quantization=quantization_of(config, beside),
         counts=counts,
         cache=family.attention.cache(config, counts.num_layers),
+        states=family.attention.states(config, counts.num_layers),
         modules=tuple(inventory(config, family, counts)),
     )
     _refuse_uninterpreted(config, family)

@@ -5,16 +5,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
 from placer.errors import BadInputError
 from placer.model.blueprint import Blueprint
 from placer.model.dtype import elements_bytes
-from placer.model.module import Module, Split, StoredTensor, stored_tensors
-from placer.model.weights import WeightGroup, gpu_dtype, weight_groups
+from placer.model.module import Split, StoredTensor
+from placer.model.storage import stored_tensors, tensor_parameters
+from placer.model.weights import Weight, WeightGroup, gpu_dtype, weight_groups
 
-_EXPERT = re.compile(r"(?:^|\.)layers\.(\d{1,9})\.(?:.*\.)?experts\.(?:(\d{1,9})\.)?[^.]+(?:\.[^.]+)?$")
+_WRAPPERS = r"(?:(?:model\.|language_model\.){0,2})"
+_FUSED = r"(?:gate_up|gate|up|down)_proj(?:_[a-z]+)?"
 _LAYER = re.compile(r"^model\.layers\.(\d{1,9})\.")
 _SHOWN = 3
 
@@ -49,15 +48,19 @@ class _Tally:
 
     expert_format: str
     plain: str
-    weights: list[tuple[str, Split, str, tuple[int, ...]]] = field(default_factory=list)
+    bits: int = 4
+    weights: list[Weight] = field(default_factory=list)
     stored_bytes: Counter[str] = field(default_factory=Counter)
     parameters: Counter[str] = field(default_factory=Counter)
 
-    def add(self, tensor: StoredTensor, weight_class: str, split: Split) -> None:
+    def add(
+        self, tensor: StoredTensor, weight_class: str, split: Split, heads: tuple[int, int] | None = None
+    ) -> None:
         dtype = gpu_dtype(tensor, plain=self.plain, expert_format=self.expert_format)
-        self.weights.append((weight_class, split, dtype, tensor.shape))
+        self.weights.append((weight_class, split, dtype, tensor.shape, heads))
         self.stored_bytes[weight_class] += elements_bytes(tensor.elements, tensor.dtype)
-        self.parameters["mtp" if weight_class == "mtp" else "other"] += tensor.parameters
+        counted = "mtp" if weight_class == "mtp" else "other"
+        self.parameters[counted] += tensor_parameters(tensor, self.bits)
 
 
 def weigh_by_formula(blueprint: Blueprint) -> Weighed:
@@ -82,21 +85,26 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
         not.
     """
     modules = {module.name: module for module in blueprint.modules if module.stored}
-    tally = _Tally(blueprint.quantization.format, blueprint.quantization.plain)
+    tally = _tally(blueprint)
     experts = _ExpertTally(blueprint)
+    drafting = _MtpExperts(blueprint)
     found: set[str] = set()
     unknown: list[str] = []
     for header in headers:
+        if experts.add(header):
+            continue
         tensor = StoredTensor(_canonical(header.name), header.dtype, header.shape)
-        owner = modules.get(tensor.name.rsplit(".", 1)[0])
+        owner = modules.get(tensor.name) or modules.get(tensor.name.rpartition(".")[0])
         if owner is not None:
             found.add(owner.name)
-            tally.add(tensor, owner.weight_class, owner.split)
-        elif not experts.add(tensor):
+            tally.add(tensor, owner.weight_class, owner.split, owner.heads)
+        elif (split := drafting.split(tensor)) is not None:
+            tally.add(tensor, "mtp", split)
+        else:
             unknown.append(tensor.name)
             tally.add(tensor, _unknown_class(tensor.name, blueprint), Split.REPLICATED)
     experts.check()
-    missing = [name for name in modules if name not in found]
+    missing = [name for name in modules if name not in found and not drafting.holds(name)]
     return Weighed(
         weight_groups(tally.weights + _copies(blueprint)),
         experts.most_bytes,
@@ -107,56 +115,116 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
     )
 
 
+class _MtpExperts:
+    """Experts of MTP layers that a checkpoint fuses into one tensor per matrix."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        mtp, counts = blueprint.family.mtp, blueprint.counts
+        layers = range(counts.mtp_layers) if mtp is not None and not mtp.dense else range(0)
+        self._experts = counts.experts
+        self._places = tuple(
+            f"{mtp.name(counts.num_layers, layer)}.{blueprint.family.experts.at}."
+            for layer in layers
+            if mtp is not None
+        )
+        self._found: set[str] = set()
+
+    def split(self, tensor: StoredTensor) -> Split | None:
+        """How tp cuts ``tensor``, None when it holds no fused experts."""
+        place = next((place for place in self._places if tensor.name.startswith(place)), None)
+        if place is None or not tensor.shape or tensor.shape[0] != self._experts:
+            return None
+        matrix = tensor.name.removeprefix(place)
+        if not re.match(_FUSED, matrix):
+            return None
+        self._found.add(place)
+        return Split.INPUT if matrix.startswith("down") else Split.OUTPUT
+
+    def holds(self, module: str) -> bool:
+        """Whether ``module`` is an expert of a layer whose experts are fused."""
+        return module.startswith(tuple(self._found))
+
+
 class _ExpertTally:
     """Sums stored tensors of routed experts per MoE layer and expert."""
 
     def __init__(self, blueprint: Blueprint) -> None:
+        counts = blueprint.counts
         self._blueprint = blueprint
-        self._row = {layer: row for row, layer in enumerate(blueprint.counts.moe_layers)}
-        shape = (len(self._row), blueprint.counts.experts)
-        self._bytes: npt.NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
-        self._parameters: npt.NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self._row = {layer: row for row, layer in enumerate(counts.moe_layers)}
+        self._bytes = [0] * (len(self._row) * counts.experts)
+        self._parameters = list(self._bytes)
+        self._bits = blueprint.packed_bits
+        at = re.escape(blueprint.family.experts.at)
+        self._match = re.compile(
+            rf"{_WRAPPERS}layers\.(\d{{1,9}})\.{at}\.(?:(\d{{1,9}})\.[^.]+(\.[^.]+)?|{_FUSED}(\.[^.]+)?)"
+        ).fullmatch
+        # Bytes and parameters by everything that decides them: most tensors are alike.
+        self._known: dict[tuple[str | None, str, tuple[int, ...]], tuple[int, int]] = {}
 
     def add(self, tensor: StoredTensor) -> bool:
         """Count ``tensor`` if it belongs to routed experts; False if it does not."""
-        match = _EXPERT.search(tensor.name)
-        if match is None or int(match[1]) >= self._blueprint.counts.num_layers:
+        match = self._match(tensor.name)
+        if match is None:
             return False
-        layer, experts = int(match[1]), self._blueprint.counts.experts
-        if layer not in self._row:
-            raise _contradiction(f"layer {layer} is not a MoE layer", tensor.name)
-        fused = match[2] is None
-        # The first axis of fused tensors counts experts.
-        if (fused and (not tensor.shape or tensor.shape[0] != experts)) or (
-            not fused and int(match[2]) >= experts
-        ):
+        layer, number, kind, _ = match.groups()
+        if number is None:
+            return self._add_fused(tensor, int(layer))
+        row, expert, experts = self._row.get(int(layer)), int(number), self._blueprint.counts.experts
+        if row is None:
+            return self._outside(tensor, int(layer))
+        if expert >= experts:
             raise _contradiction(f"a layer has {experts} experts", tensor.name)
-        at = (self._row[layer], slice(None) if fused else int(match[2]))
-        share = experts if fused else 1
-        self._bytes[at] += elements_bytes(tensor.elements, tensor.dtype) // share
-        self._parameters[at] += tensor.parameters // share
+        key = (kind, tensor.dtype, tensor.shape)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._sizes(tensor)
+        place = row * experts + expert
+        self._bytes[place] += known[0]
+        self._parameters[place] += known[1]
         return True
+
+    def _add_fused(self, tensor: StoredTensor, layer: int) -> bool:
+        row, experts = self._row.get(layer), self._blueprint.counts.experts
+        if row is None:
+            return self._outside(tensor, layer)
+        # The first axis of fused tensors counts experts.
+        if not tensor.shape or tensor.shape[0] != experts:
+            raise _contradiction(f"a layer has {experts} experts", tensor.name)
+        tensor_bytes, parameters = self._sizes(tensor)
+        for place in range(row * experts, (row + 1) * experts):
+            self._bytes[place] += tensor_bytes // experts
+            self._parameters[place] += parameters // experts
+        return True
+
+    def _outside(self, tensor: StoredTensor, layer: int) -> bool:
+        if layer < self._blueprint.counts.num_layers:
+            raise _contradiction(f"layer {layer} is not a MoE layer", tensor.name)
+        return False
+
+    def _sizes(self, tensor: StoredTensor) -> tuple[int, int]:
+        return elements_bytes(tensor.elements, tensor.dtype), tensor_parameters(tensor, self._bits)
 
     def check(self) -> None:
         """Raise BadInputError unless every expert has all its parameters."""
-        wanted = self._blueprint.expert_parameters
-        wrong = np.argwhere(self._parameters != wanted)
-        if len(wrong):
-            row, expert = (int(index) for index in wrong[0])
+        wanted, experts = self._blueprint.expert_parameters, self._blueprint.counts.experts
+        wrong = [place for place, held in enumerate(self._parameters) if held != wanted]
+        if wrong:
+            row, expert = divmod(wrong[0], experts)
             layer = self._blueprint.counts.moe_layers[row]
             raise BadInputError(
-                f"expert {expert} of layer {layer} holds {self._parameters[row, expert]:,} parameters in the "
-                f"checkpoint, {wanted:,} by config.json; {len(wrong):,} of {self._parameters.size:,} differ",
+                f"expert {expert} of layer {layer} holds {self._parameters[wrong[0]]:,} parameters in the "
+                f"checkpoint, {wanted:,} by config.json; {len(wrong):,} of {len(self._parameters):,} differ",
                 "download the checkpoint again, or give its config.json alone to size it by formula",
             )
 
     @property
     def most_bytes(self) -> int:
-        return int(self._bytes.max())
+        return max(self._bytes)
 
     @property
     def least_bytes(self) -> int:
-        return int(self._bytes.min())
+        return min(self._bytes)
 
 
 def _shown(name: str) -> str:
@@ -174,24 +242,22 @@ def _routed_parameters(blueprint: Blueprint) -> int:
     return len(blueprint.counts.moe_layers) * blueprint.counts.experts * blueprint.expert_parameters
 
 
+def _tally(blueprint: Blueprint) -> _Tally:
+    return _Tally(blueprint.expert_format, blueprint.quantization.plain, blueprint.packed_bits)
+
+
 def _computed(blueprint: Blueprint) -> _Tally:
-    tally = _Tally(blueprint.quantization.format, blueprint.quantization.plain)
+    tally = _tally(blueprint)
     for module in blueprint.modules:
         if module.stored:
-            for tensor in _tensors(module, blueprint):
-                tally.add(tensor, module.weight_class, module.split)
+            for tensor in stored_tensors(module, blueprint.quantization, blueprint.naming):
+                tally.add(tensor, module.weight_class, module.split, module.heads)
     return tally
 
 
-def _tensors(module: Module, blueprint: Blueprint) -> list[StoredTensor]:
-    return stored_tensors(
-        module, blueprint.quantization, block_scale_dtype=blueprint.family.block_scale_dtype
-    )
-
-
-def _copies(blueprint: Blueprint) -> list[tuple[str, Split, str, tuple[int, ...]]]:
+def _copies(blueprint: Blueprint) -> list[Weight]:
     return [
-        (module.weight_class, module.split, "BF16", module.shape)
+        (module.weight_class, module.split, "BF16", module.shape, module.heads)
         for module in blueprint.modules
         if not module.stored
     ]

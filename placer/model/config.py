@@ -8,8 +8,8 @@ from typing import Any
 from placer.document import read_document
 from placer.errors import BadInputError
 
-MAX_CONFIG_BYTES = 16 * 2**20
-"""The largest real config.json is a few hundred kilobytes (long lists of unquantised modules)."""
+MAX_CONFIG_BYTES = 6 * 2**20
+"""The largest real ones name the precision of every expert of a model: three megabytes."""
 MAX_LAYERS = 4096
 MAX_EXPERTS = 65535
 """Trace files hold expert ids as uint16 and use 65535 for padding."""
@@ -18,6 +18,8 @@ MAX_ALL_EXPERTS = 2**20
 MAX_WIDTH = 2**24
 MAX_VOCABULARY = 2**26
 MAX_TOKENS = 2**40
+_OUTER_FIELDS = ("tie_word_embeddings", "torch_dtype", "dtype")
+"""Fields of a language model that wrappers hold beside ``text_config``."""
 
 
 class Config:
@@ -45,7 +47,10 @@ class Config:
         self.sha256 = sha256
         text = document.get("text_config")
         self.nested = isinstance(text, dict)
-        self.fields: Mapping[str, Any] = text if isinstance(text, dict) else document
+        self.fields: Mapping[str, Any] = document
+        if isinstance(text, dict):
+            outer = {name: document[name] for name in _OUTER_FIELDS if name in document}
+            self.fields = outer | {name: value for name, value in text.items() if value is not None}
         self.document = document
         self._read: set[str] = set()
 
@@ -105,6 +110,27 @@ class Config:
                 "give the config.json that came with the checkpoint",
             )
         return next(iter(found.values()))
+
+    def alike(self, name: str, *, least: int = 1, most: int = MAX_WIDTH) -> int:
+        """The whole number under ``name``, which may also be a list of equal numbers (one per layer).
+
+        Raises
+        ------
+        BadInputError
+            As `count`; and when the list is empty or its numbers differ.
+        """
+        if not isinstance(self.fields.get(name), list):
+            return self.count(name, least=least, most=most)
+        entries = self.items(name)
+        first = entries[0] if entries else None
+        if (
+            isinstance(first, bool)
+            or not isinstance(first, int)
+            or not least <= first <= most
+            or any(type(entry) is not int or entry != first for entry in entries)
+        ):
+            raise self.error(name, entries, f"equal whole numbers from {least} to {most:,}")
+        return first
 
     def flag(self, name: str, *, default: bool) -> bool:
         """The truth value under ``name``; raises BadInputError when it is something else."""

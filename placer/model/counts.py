@@ -3,8 +3,16 @@
 from dataclasses import dataclass
 
 from placer.errors import BadInputError
-from placer.model.config import MAX_ALL_EXPERTS, MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_VOCABULARY, Config
-from placer.model.families import Family
+from placer.model.config import (
+    MAX_ALL_EXPERTS,
+    MAX_EXPERTS,
+    MAX_LAYERS,
+    MAX_TOKENS,
+    MAX_VOCABULARY,
+    MAX_WIDTH,
+    Config,
+)
+from placer.model.family import Family
 
 _MAX_MTP_LAYERS = 16
 
@@ -21,8 +29,8 @@ class Counts:
         Multi-token-prediction layers stored after the last layer.
     experts, top_k, hidden_size, expert_intermediate_size
         E, k, H and I.
-    shared_experts
-        Shared experts of a MoE layer.
+    shared_experts, shared_intermediate_size
+        Shared experts of a MoE layer, and the width of all of them together.
     dense_intermediate_size
         Width of the MLP of layers that are not MoE layers; 0 when all are.
     vocab_size, max_context_tokens
@@ -39,16 +47,12 @@ class Counts:
     hidden_size: int
     expert_intermediate_size: int
     shared_experts: int
+    shared_intermediate_size: int
     dense_intermediate_size: int
     vocab_size: int
     max_context_tokens: int
     query_heads: int
     kv_heads: int | None
-
-    @property
-    def shared_intermediate_size(self) -> int:
-        """Width of all shared experts of a layer together."""
-        return self.shared_experts * self.expert_intermediate_size
 
 
 def read_counts(config: Config, family: Family) -> Counts:
@@ -67,15 +71,17 @@ def read_counts(config: Config, family: Family) -> Counts:
             f"{config.path}: none of the {num_layers} layers is a MoE layer",
             "give a mixture-of-experts model",
         )
-    experts = config.count(*family.experts_field, most=MAX_EXPERTS)
-    top_k = config.count(*family.top_k_field, most=MAX_EXPERTS)
+    experts = _one(config, family.experts_field, MAX_EXPERTS)
+    top_k = _one(config, family.top_k_field, MAX_EXPERTS)
     if top_k > experts:
         raise config.error(family.top_k_field[0], top_k, f"at most the {experts} experts")
-    mtp_layers = _optional(config, family.mtp_field, _MAX_MTP_LAYERS)
+    mtp_layers = _mtp_layers(config, family)
     if (len(moe_layers) + mtp_layers) * experts > MAX_ALL_EXPERTS:
         raise config.error(
             family.experts_field[0], experts, f"at most {MAX_ALL_EXPERTS:,} experts in all layers"
         )
+    width = _one(config, family.width_field, MAX_WIDTH)
+    shared_experts, shared_width = family.shared.read(config, width) if family.shared else (0, 0)
     return Counts(
         num_layers=num_layers,
         moe_layers=moe_layers,
@@ -83,15 +89,32 @@ def read_counts(config: Config, family: Family) -> Counts:
         experts=experts,
         top_k=top_k,
         hidden_size=config.count("hidden_size"),
-        expert_intermediate_size=config.count(*family.width_field),
-        shared_experts=_optional(config, family.shared_field, MAX_EXPERTS),
-        dense_intermediate_size=config.count("intermediate_size") if len(moe_layers) < num_layers else 0,
+        expert_intermediate_size=width,
+        shared_experts=shared_experts,
+        shared_intermediate_size=shared_width,
+        dense_intermediate_size=_dense_width(config, family, needed=len(moe_layers) < num_layers),
         vocab_size=config.count("vocab_size", most=MAX_VOCABULARY),
-        max_context_tokens=config.count("max_position_embeddings", most=MAX_TOKENS),
+        max_context_tokens=config.count(*family.positions_field, most=MAX_TOKENS),
         query_heads=config.count("num_attention_heads"),
         kv_heads=family.attention.kv_heads(config),
     )
 
 
-def _optional(config: Config, name: str | None, most: int) -> int:
-    return 0 if name is None else config.count(name, least=0, most=most, default=0)
+def _one(config: Config, names: tuple[str, ...], most: int) -> int:
+    """The count under ``names``; each may be a list of equal numbers."""
+    if len(names) == 1:
+        return config.alike(names[0], most=most)
+    return config.count(*names, most=most)
+
+
+def _mtp_layers(config: Config, family: Family) -> int:
+    if family.mtp is None:
+        return 0
+    return config.count(family.mtp.field, least=0, most=_MAX_MTP_LAYERS, default=family.mtp.unless_stated)
+
+
+def _dense_width(config: Config, family: Family, *, needed: bool) -> int:
+    if not needed and not (family.mtp is not None and family.mtp.dense):
+        return 0
+    present = [name for name in family.dense_width_field if config.has(name)]
+    return config.alike(present[0] if present else family.dense_width_field[-1])

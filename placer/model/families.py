@@ -6,111 +6,109 @@ kind of attention, and the names of its weights. Fields that no entry reads are 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from placer.errors import BadInputError
-from placer.model.attention import Attention, GroupedQuery, LatentAttention
+from placer.model.attention import Attention, uniform
+from placer.model.compressed_attention import CompressedAttention, compressed_kinds
 from placer.model.config import Config
-from placer.model.layer_rule import after_dense_prefix, every_layer, sparse_step
+from placer.model.factorised_attention import FactorisedAttention
+from placer.model.family import Experts, Family, Router
+from placer.model.gated_delta import GatedDelta
+from placer.model.grouped_query import GroupedQuery, HeadFields, window_of
+from placer.model.hyper_connections import head_connections, layer_connections
+from placer.model.latent_attention import Indexer, LatentAttention
+from placer.model.layer_kinds import chunked_kinds, indexer_kinds, named_kinds, named_or_every
+from placer.model.layer_rule import (
+    after_dense_prefix,
+    after_skipped,
+    enumerated,
+    every_layer,
+    interleaved,
+    masked_or_after_prefix,
+    ranged,
+    sparse_step,
+    typed_or_after_prefix,
+)
+from placer.model.mtp import DEEPSEEK_MTP, MtpLayers, qwen_mtp
+from placer.model.shared_experts import SharedExperts
 
-
-@dataclass(frozen=True)
-class Router:
-    """The module that scores experts.
-
-    Attributes
-    ----------
-    at
-        Its place in a layer.
-    bias
-        Whether it holds a bias [E] in the checkpoint's dtype.
-    correction_at
-        Module that holds ``e_score_correction_bias`` [E] in float32; None where there is none.
-    has_correction
-        Whether this config has the correction.
-    """
-
-    at: str
-    bias: bool = False
-    correction_at: str | None = None
-    has_correction: Callable[[Config], bool] = lambda _config: True
-
-
-@dataclass(frozen=True)
-class Experts:
-    """Where a layer keeps its routed experts.
-
-    Attributes
-    ----------
-    at
-        Their place in a layer; expert e is ``{at}.{e}`` unless all are fused into one tensor.
-    matrices
-        Names of gate, up and down; fused tensors are recognised by ``experts`` alone.
-    bias
-        Whether an expert holds biases, 2I + H values in bf16.
-    """
-
-    at: str = "mlp.experts"
-    matrices: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
-    bias: bool = False
-
-
-@dataclass(frozen=True)
-class Family:
-    """How to read the config.json and the checkpoint of one family.
-
-    Attributes
-    ----------
-    model_types, architectures
-        Values of ``model_type`` and ``architectures[0]`` that mean this family.
-    experts_field, top_k_field, width_field
-        Fields of E, k and the expert width I; several names of one count must agree.
-    layer_rule
-        Which layers are MoE layers.
-    attention, router, experts
-        The weights of a MoE layer.
-    shared_field
-        Field with the number of shared experts, each of width I, at ``mlp.shared_experts``.
-    mtp_field
-        Field with the number of multi-token-prediction layers stored after the last layer (DeepSeek-V3's
-        layout: a MoE layer with its own copies of embedding and head).
-    block_scale_dtype
-        Element type of block-FP8 scales as this family's checkpoints store them.
-    norm_bias
-        Whether the layer norms hold biases.
-    head_bias_field
-        Field that gives the output head a bias.
-    no_effect
-        Structural fields that this family's published checkpoints carry and that change no size.
-    """
-
-    model_types: tuple[str, ...]
-    architectures: tuple[str, ...]
-    experts_field: tuple[str, ...]
-    layer_rule: Callable[[Config, int], tuple[int, ...]]
-    attention: Attention
-    router: Router
-    top_k_field: tuple[str, ...] = ("num_experts_per_tok",)
-    width_field: tuple[str, ...] = ("moe_intermediate_size",)
-    experts: Experts = Experts()
-    shared_field: str | None = None
-    mtp_field: str | None = None
-    block_scale_dtype: str = "F32"
-    norm_bias: bool = False
-    head_bias_field: str | None = None
-    no_effect: tuple[str, ...] = ()
-
-
+_QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
 _MIXTRAL_EXPERTS = Experts("block_sparse_moe.experts", ("w1", "w3", "w2"))
+_LATENT_BIASES = ("q_a_proj", "kv_a_proj_with_mqa", "o_proj")
+_WINDOWED = {"full_attention": "full", "sliding_attention": "sliding"}
+_RECURRENT = {"full_attention": "full", "linear_attention": "linear"}
+
+
+def _flag(name: str, *, default: bool) -> Callable[[Config], bool]:
+    return lambda config: config.flag(name, default=default)
+
+
+def _always(config: Config) -> bool:
+    del config
+    return True
+
+
+def _auxiliary_free(config: Config) -> bool:
+    return config.text("topk_method", default="noaux_tc") == "noaux_tc"
+
+
+_DEEPSEEK_ROUTER = Router("mlp.gate", correction_at="mlp.gate", has_correction=_auxiliary_free)
+_SPARSE_LATENT = LatentAttention(biased=_LATENT_BIASES, indexer=Indexer())
+_GPT_OSS_ATTENTION = GroupedQuery(biased=_QKVO, sinks=_always)
+_GATED_QUERY = GroupedQuery(biased=_QKVO, norm="head", gated=_flag("attn_output_gate", default=True))
+_QWEN_SHARED = SharedExperts(
+    None,
+    ("shared_expert_intermediate_size",),
+    whole_width=True,
+    at="mlp.shared_expert",
+    gate="mlp.shared_expert_gate",
+)
+_MIMO_SLIDING = GroupedQuery(
+    HeadFields("swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim"),
+    biased=("q_proj", "k_proj", "v_proj"),
+    sinks=_flag("add_swa_attention_sink_bias", default=True),
+    window=window_of("sliding_window"),
+)
+_LLAMA_4_ATTENTION = GroupedQuery(biased=_QKVO)
 
 FAMILIES = (
     Family(
-        model_types=("qwen3_moe",),
-        architectures=("Qwen3MoeForCausalLM",),
+        model_types=("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"),
+        architectures=("Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration"),
         experts_field=("num_experts", "num_local_experts"),
         layer_rule=sparse_step,
-        attention=GroupedQuery(biased=("q_proj", "k_proj", "v_proj", "o_proj"), norm="head"),
+        attention=uniform(GroupedQuery(biased=_QKVO, norm="head")),
         router=Router("mlp.gate"),
+        block_scale_dtype="BF16",
+    ),
+    Family(
+        model_types=("qwen3_next",),
+        architectures=("Qwen3NextForCausalLM",),
+        experts_field=("num_experts",),
+        layer_rule=sparse_step,
+        attention=Attention(
+            {"full": _GATED_QUERY, "linear": GatedDelta(fused=True)},
+            named_or_every("layer_types", _RECURRENT, "full_attention_interval", default=4),
+        ),
+        router=Router("mlp.gate"),
+        shared=_QWEN_SHARED,
+        # config.json does not count the one MTP layer that the checkpoints hold.
+        mtp=replace(qwen_mtp("mtp_num_hidden_layers"), unless_stated=1),
+        block_scale_dtype="BF16",
+    ),
+    Family(
+        model_types=("qwen3_5_moe", "qwen3_5_moe_text"),
+        architectures=("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"),
+        experts_field=("num_experts",),
+        layer_rule=sparse_step,
+        attention=Attention(
+            {"full": _GATED_QUERY, "linear": GatedDelta(fused=False)},
+            named_or_every("layer_types", _RECURRENT, "full_attention_interval", default=4),
+        ),
+        router=Router("mlp.gate"),
+        shared=_QWEN_SHARED,
+        mtp=qwen_mtp("mtp_num_hidden_layers"),
         block_scale_dtype="BF16",
     ),
     Family(
@@ -120,7 +118,13 @@ FAMILIES = (
         top_k_field=("num_experts_per_tok", "experts_per_token"),
         width_field=("intermediate_size",),
         layer_rule=every_layer,
-        attention=GroupedQuery(biased=("q_proj", "k_proj", "v_proj", "o_proj"), sinks=True, windowed=True),
+        attention=Attention(
+            {
+                "full": _GPT_OSS_ATTENTION,
+                "sliding": replace(_GPT_OSS_ATTENTION, window=window_of("sliding_window")),
+            },
+            named_kinds("layer_types", _WINDOWED),
+        ),
         router=Router("mlp.router", bias=True),
         experts=Experts(bias=True),
     ),
@@ -129,24 +133,120 @@ FAMILIES = (
         architectures=("DeepseekV3ForCausalLM",),
         experts_field=("n_routed_experts",),
         layer_rule=after_dense_prefix,
-        attention=LatentAttention(biased=("q_a_proj", "kv_a_proj_with_mqa", "o_proj")),
+        attention=uniform(LatentAttention(biased=_LATENT_BIASES)),
+        router=_DEEPSEEK_ROUTER,
+        shared=SharedExperts(),
+        mtp=DEEPSEEK_MTP,
+    ),
+    Family(
+        model_types=("deepseek_v32",),
+        architectures=("DeepseekV32ForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=after_dense_prefix,
+        attention=uniform(_SPARSE_LATENT),
+        router=_DEEPSEEK_ROUTER,
+        shared=SharedExperts(),
+        mtp=DEEPSEEK_MTP,
+    ),
+    Family(
+        model_types=("deepseek_v4", "deepseek_ref"),
+        architectures=("DeepseekV4ForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=every_layer,
+        attention=Attention(
+            {
+                "full": CompressedAttention(0),
+                "sparse": CompressedAttention(4),
+                "heavy": CompressedAttention(128),
+            },
+            compressed_kinds,
+        ),
+        router=Router(
+            "ffn.gate", correction_at="ffn.gate", correction_name="bias", hash_layers_field="num_hash_layers"
+        ),
+        experts=Experts("ffn.experts", ("w1", "w3", "w2")),
+        shared=SharedExperts(at="ffn.shared_experts", matrices=("w1", "w3", "w2")),
+        mtp=MtpLayers(
+            "num_nextn_predict_layers",
+            at="mtp.{mtp}",
+            projections=(("e_proj", 1), ("h_proj", 1)),
+            norms=("enorm", "hnorm", "norm"),
+            quantised=True,
+            extras=head_connections,
+        ),
+        scale_name="scale",
+        layer_norms=("attn_norm", "ffn_norm"),
+        embedding_at="embed",
+        head_at="head",
+        layer_extras=layer_connections,
+        model_extras=head_connections,
+    ),
+    Family(
+        model_types=("glm_moe_dsa",),
+        architectures=("GlmMoeDsaForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=typed_or_after_prefix,
+        attention=Attention(
+            {"full": _SPARSE_LATENT, "shared": replace(_SPARSE_LATENT, indexer=Indexer(stored=False))},
+            indexer_kinds,
+        ),
+        router=_DEEPSEEK_ROUTER,
+        shared=SharedExperts(),
+        mtp=DEEPSEEK_MTP,
+    ),
+    Family(
+        model_types=("glm4_moe", "glm4v_moe", "glm4v_moe_text"),
+        architectures=("Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration"),
+        experts_field=("n_routed_experts",),
+        layer_rule=after_dense_prefix,
+        attention=uniform(
+            GroupedQuery(biased=("q_proj", "k_proj", "v_proj"), norm="head", norm_field="use_qk_norm")
+        ),
+        router=Router("mlp.gate", correction_at="mlp.gate"),
+        shared=SharedExperts(),
+        mtp=DEEPSEEK_MTP,
+    ),
+    Family(
+        model_types=("glm4_moe_lite",),
+        architectures=("Glm4MoeLiteForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=typed_or_after_prefix,
+        attention=uniform(LatentAttention(biased=_LATENT_BIASES)),
+        router=_DEEPSEEK_ROUTER,
+        shared=SharedExperts(),
+        mtp=DEEPSEEK_MTP,
+    ),
+    Family(
+        model_types=("bailing_moe_v2",),
+        architectures=("BailingMoeV2ForCausalLM",),
+        experts_field=("num_experts",),
+        layer_rule=after_dense_prefix,
+        attention=uniform(
+            GroupedQuery(
+                HeadFields(derived=True),
+                at="attention",
+                names=("query", "key", "value", "dense"),
+                packed="query_key_value",
+                biased=("query_key_value",),
+                bias_field="use_qkv_bias",
+                norm="head",
+                norm_field="use_qk_norm",
+                norm_names=("query_layernorm", "key_layernorm"),
+            )
+        ),
         router=Router(
             "mlp.gate",
             correction_at="mlp.gate",
-            has_correction=lambda config: config.text("topk_method", default="noaux_tc") == "noaux_tc",
+            correction_name="expert_bias",
+            has_correction=_flag("moe_router_enable_expert_bias", default=False),
         ),
-        shared_field="n_shared_experts",
-        mtp_field="num_nextn_predict_layers",
-    ),
-    Family(
-        model_types=("glm4_moe",),
-        architectures=("Glm4MoeForCausalLM",),
-        experts_field=("n_routed_experts",),
-        layer_rule=after_dense_prefix,
-        attention=GroupedQuery(biased=("q_proj", "k_proj", "v_proj"), norm="head", norm_field="use_qk_norm"),
-        router=Router("mlp.gate", correction_at="mlp.gate"),
-        shared_field="n_shared_experts",
-        mtp_field="num_nextn_predict_layers",
+        shared=SharedExperts("num_shared_experts", ("moe_shared_expert_intermediate_size",)),
+        mtp=MtpLayers(
+            "num_nextn_predict_layers",
+            projections=(("eh_proj", 2),),
+            norms=("enorm", "hnorm", "final_layernorm"),
+        ),
+        embedding_at="model.word_embeddings",
     ),
     Family(
         model_types=("olmoe",),
@@ -154,9 +254,7 @@ FAMILIES = (
         experts_field=("num_experts",),
         width_field=("intermediate_size",),
         layer_rule=every_layer,
-        attention=GroupedQuery(
-            biased=("q_proj", "k_proj", "v_proj", "o_proj"), norm="projection", derived_head_dim=True
-        ),
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO, norm="projection")),
         router=Router("mlp.gate"),
     ),
     Family(
@@ -165,7 +263,7 @@ FAMILIES = (
         experts_field=("num_local_experts",),
         width_field=("intermediate_size",),
         layer_rule=every_layer,
-        attention=GroupedQuery(derived_head_dim=True),
+        attention=uniform(GroupedQuery(HeadFields(derived=True))),
         router=Router("block_sparse_moe.gate"),
         experts=_MIXTRAL_EXPERTS,
     ),
@@ -175,7 +273,7 @@ FAMILIES = (
         experts_field=("num_local_experts",),
         width_field=("intermediate_size",),
         layer_rule=every_layer,
-        attention=GroupedQuery(biased=("q_proj", "k_proj", "v_proj", "o_proj"), derived_head_dim=True),
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO)),
         router=Router("block_sparse_moe.gate"),
         experts=_MIXTRAL_EXPERTS,
         norm_bias=True,
@@ -187,15 +285,108 @@ FAMILIES = (
         experts_field=("num_local_experts",),
         width_field=("intermediate_size",),
         layer_rule=every_layer,
-        attention=GroupedQuery(norm="projection", norm_field="use_qk_norm"),
+        attention=uniform(GroupedQuery(norm="projection", norm_field="use_qk_norm")),
         router=Router(
             "block_sparse_moe.gate",
             correction_at="block_sparse_moe",
-            has_correction=lambda config: config.flag("use_routing_bias", default=True),
+            has_correction=_flag("use_routing_bias", default=True),
         ),
         experts=_MIXTRAL_EXPERTS,
         # The published checkpoints declare MTP modules and hold none.
-        no_effect=("num_mtp_modules",),
+        no_effect=("num_mtp_modules", "mtp_transformer_layers"),
+    ),
+    Family(
+        model_types=("llama4", "llama4_text"),
+        architectures=("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+        experts_field=("num_local_experts",),
+        width_field=("intermediate_size",),
+        dense_width_field=("intermediate_size_mlp", "intermediate_size"),
+        layer_rule=interleaved,
+        attention=Attention(
+            {
+                "full": _LLAMA_4_ATTENTION,
+                "chunked": replace(_LLAMA_4_ATTENTION, window=window_of("attention_chunk_size", 8192)),
+            },
+            chunked_kinds,
+        ),
+        router=Router("feed_forward.router"),
+        experts=Experts("feed_forward.experts"),
+        shared=SharedExperts(None, ("intermediate_size",), at="feed_forward.shared_expert"),
+        dense_at="feed_forward",
+    ),
+    Family(
+        model_types=("hunyuan_v1_moe", "hunyuan", "hunyuan_moe"),
+        architectures=("HunYuanMoEV1ForCausalLM", "HunYuanForCausalLM", "HunYuanMoEForCausalLM"),
+        experts_field=("num_experts",),
+        top_k_field=("moe_topk",),
+        width_field=("moe_intermediate_size",),
+        layer_rule=after_skipped("moe_layer_num_skipped"),
+        attention=uniform(
+            GroupedQuery(
+                HeadFields(derived=True),
+                biased=_QKVO,
+                norm="head",
+                norm_field="use_qk_norm",
+                norm_names=("query_layernorm", "key_layernorm"),
+            )
+        ),
+        router=Router("mlp.gate.wg", dtype="F32"),
+        shared=SharedExperts("num_shared_expert", ("intermediate_size",), at="mlp.shared_mlp"),
+        no_effect=("attention_head_dim", "cla_share_factor", "q_lora_rank", "kv_lora_rank", "v_head_dim"),
+    ),
+    Family(
+        model_types=("ernie4_5_moe",),
+        architectures=("Ernie4_5_MoeForCausalLM",),
+        experts_field=("moe_num_experts",),
+        top_k_field=("moe_k",),
+        layer_rule=ranged,
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO, bias_field="use_bias")),
+        router=Router(
+            "mlp.gate",
+            dtype="F32",
+            correction_at="mlp.moe_statics",
+            has_correction=_flag("moe_use_aux_free", default=True),
+        ),
+        shared=SharedExperts("moe_num_shared_experts"),
+        mtp=MtpLayers(
+            "num_nextn_predict_layers",
+            at="model.mtp_block.{mtp}",
+            shared_projections=(("model.mtp_linear_proj.0", 2),),
+            shared_norms=("model.mtp_emb_norm.0", "model.mtp_hidden_norm.0"),
+            dense=True,
+        ),
+        tied=True,
+    ),
+    Family(
+        model_types=("step3_text", "step3"),
+        architectures=("Step3TextForCausalLM", "Step3VLForConditionalGeneration"),
+        experts_field=("moe_num_experts",),
+        top_k_field=("moe_top_k",),
+        layer_rule=enumerated,
+        attention=uniform(FactorisedAttention()),
+        router=Router("moe.gate"),
+        experts=Experts("moe"),
+        shared=SharedExperts(None, ("share_expert_dim",), at="share_expert"),
+        positions_field=("max_position_embedding", "max_position_embeddings", "max_seq_len"),
+    ),
+    Family(
+        model_types=("mimo_v2_flash", "mimo_v2"),
+        architectures=("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"),
+        experts_field=("n_routed_experts",),
+        layer_rule=masked_or_after_prefix,
+        attention=Attention(
+            {
+                "full": GroupedQuery(
+                    HeadFields(value="v_head_dim"),
+                    biased=("q_proj", "k_proj", "v_proj"),
+                    sinks=_flag("add_full_attention_sink_bias", default=False),
+                ),
+                "sliding": _MIMO_SLIDING,
+            },
+            named_kinds("hybrid_layer_pattern", {0: "full", 1: "sliding"}),
+        ),
+        router=_DEEPSEEK_ROUTER,
+        shared=SharedExperts(),
     ),
 )
 

@@ -1,13 +1,17 @@
 """Bytes of one expert in every precision: gate and up are [width, H], down [H, width]."""
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from placer.errors import BadInputError
 
 FP8_BLOCK = (128, 128)
 """Weights per scale of the block-FP8 kernels, rows by columns."""
 GROUP = 32
-"""Weights per scale of the 4-bit formats, along K."""
+"""Weights per scale of the microscaling formats and of kt-kernel's 4-bit buffers, along K."""
+NVFP4_GROUP = 16
+"""Weights per scale of NVFP4, along K."""
 
 
 def bf16_bytes(N: int, K: int) -> int:
@@ -38,12 +42,78 @@ def mxfp4_bytes(N: int, K: int) -> int:
     return N * K // 2 + N * -(-K // GROUP)
 
 
-def int4_g32_bytes(N: int, K: int) -> int:
-    """Half a byte per weight, one bf16 scale per 32, and the two int32 of ``weight_shape``.
+def mxfp8_bytes(N: int, K: int) -> int:
+    """One byte per weight and one byte-sized exponent per 32 of them (OCP Microscaling Formats 1.0)."""
+    return N * K + N * -(-K // GROUP)
 
-    compressed-tensors, pack-quantized.
+
+def fp8_tensor_bytes(N: int, K: int) -> int:
+    """One byte per weight, and the float32 scales of the matrix and of its input (modelopt, FP8)."""
+    return N * K + 8
+
+
+def nvfp4_bytes(N: int, K: int) -> int:
+    """Half a byte per weight, an FP8 scale per 16, and the float32 scales of matrix and input (modelopt)."""
+    return N * -(-K // 2) + N * -(-K // NVFP4_GROUP) + 8
+
+
+@dataclass(frozen=True)
+class PackedFormat:
+    """Integers packed into 32-bit words.
+
+    Attributes
+    ----------
+    method
+        "int" (compressed-tensors, pack-quantized), "gptq" or "awq".
+    bits
+        Of one weight.
+    group
+        Weights per scale along K; None for one scale per output row.
     """
-    return N * K // 2 + 2 * N * -(-K // GROUP) + 8
+
+    method: str
+    bits: int
+    group: int | None
+
+    def groups(self, K: int) -> int:
+        """Scales of a row of K weights."""
+        return 1 if self.group is None else -(-K // self.group)
+
+    def matrix_bytes(self, N: int, K: int) -> int:
+        """Bytes of a matrix [N, K].
+
+        compressed-tensors: words along K, a bf16 scale per group, and the two int32 of ``weight_shape``.
+        GPTQ: words along K, float16 scales, packed zeros, and an int32 per input that names its group.
+        AWQ: words along N, float16 scales and packed zeros.
+        """
+        per_word, groups = 32 // self.bits, self.groups(K)
+        if self.method == "int":
+            return 4 * N * -(-K // per_word) + 2 * N * groups + 8
+        zeros_and_scales = 4 * groups * -(-N // per_word) + 2 * groups * N
+        if self.method == "gptq":
+            return 4 * N * -(-K // per_word) + zeros_and_scales + 4 * K
+        return 4 * K * -(-N // per_word) + zeros_and_scales
+
+
+_PACKED = re.compile(r"(int|gptq|awq)([248])_(?:g([1-9][0-9]{0,5})|channel)")
+PACKED_BITS = (2, 4, 8)
+
+
+def packed_format(name: str) -> PackedFormat:
+    """The format called ``name``: ``int4_g32``, ``gptq4_g128``, ``awq4_g128``, ``int8_channel``.
+
+    Raises
+    ------
+    BadInputError
+        When there is no such format.
+    """
+    match = _PACKED.fullmatch(name)
+    if match is None:
+        raise BadInputError(
+            f"unknown expert format {name!r}",
+            f"use one of {', '.join(EXPERT_FORMATS)}, or a packed one such as int4_g128 or gptq4_g128",
+        )
+    return PackedFormat(match[1], int(match[2]), int(match[3]) if match[3] else None)
 
 
 def rawint4_bytes(N: int, K: int) -> int:
@@ -71,7 +141,10 @@ _MATRIX_BYTES: dict[str, Callable[[int, int], int]] = {
     "fp8_block": fp8_block_bytes,
     "fp8_channel": fp8_channel_bytes,
     "mxfp4": mxfp4_bytes,
-    "int4_g32": int4_g32_bytes,
+    "fp8_tensor": fp8_tensor_bytes,
+    "mxfp8": mxfp8_bytes,
+    "nvfp4": nvfp4_bytes,
+    "int4_g32": PackedFormat("int", 4, GROUP).matrix_bytes,
     "rawint4": rawint4_bytes,
     "torch_int4": torch_int4_bytes,
     "kt_fp8": kt_fp8_bytes,
@@ -79,7 +152,7 @@ _MATRIX_BYTES: dict[str, Callable[[int, int], int]] = {
 _AMX_WEIGHT_BITS = {"amxint4": 4, "amxint8": 8}
 
 EXPERT_FORMATS = (*_MATRIX_BYTES, *_AMX_WEIGHT_BITS)
-"""Names that `expert_bytes` takes."""
+"""Names that `expert_bytes` takes, beside those of `packed_format`."""
 
 
 def expert_bytes(name: str, *, H: int, width: int, numa_nodes: int = 1) -> int:
@@ -96,7 +169,5 @@ def expert_bytes(name: str, *, H: int, width: int, numa_nodes: int = 1) -> int:
     """
     if name in _AMX_WEIGHT_BITS:
         return 3 * H * width * _AMX_WEIGHT_BITS[name] // 8 + 4 * (2 * width + H * numa_nodes)
-    if name not in _MATRIX_BYTES:
-        raise BadInputError(f"unknown expert format {name!r}", f"use one of {', '.join(EXPERT_FORMATS)}")
-    matrix_bytes = _MATRIX_BYTES[name]
+    matrix_bytes = _MATRIX_BYTES[name] if name in _MATRIX_BYTES else packed_format(name).matrix_bytes
     return 2 * matrix_bytes(width, H) + matrix_bytes(H, width)

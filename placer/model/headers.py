@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
-from placer.document import read_document
 from placer.errors import BadInputError
 from placer.model.dtype import BITS
 from placer.model.module import StoredTensor
@@ -14,13 +15,31 @@ from placer.model.module import StoredTensor
 INDEX_NAME = "model.safetensors.index.json"
 MAX_HEADER_BYTES = 32 * 2**20
 """A tensor's entry takes about 130 bytes: a quarter of a million tensors in one file, more than any has."""
-MAX_INDEX_BYTES = 128 * 2**20
+MAX_UNUSUAL_BYTES = 8 * 2**20
+"""The same for a header that no known writer spells like this, and that a general parser has to read."""
+MAX_INDEX_BYTES = 48 * 2**20
+MAX_INDEX_ENTRIES = 500_000
+_MAX_INDEX_BRACKETS = 256
 MAX_NAME = 512
 MAX_DIMENSIONS = 8
+_MAX_SIDE = 2**48
 _LENGTH_BYTES = 8
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.safetensors$")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+\.safetensors")
 _DOWNLOAD = "download the checkpoint again, or give its config.json alone to size it by formula"
+
+# A header as every safetensors writer spells it: no escapes in names, the three keys in this order.
+_NUMBER = r"0|[1-9][0-9]{0,14}"
+_ENTRY = re.compile(
+    r'\s*+"(?:'
+    rf'([^"\\\x00-\x1f]{{1,{MAX_NAME}}}+)"\s*+:\s*+\{{\s*+'
+    r'"dtype"\s*+:\s*+"([A-Z0-9_]++)"\s*+,\s*+'
+    r'"shape"\s*+:\s*+\[([0-9,\s]*+)\]\s*+,\s*+'
+    rf'"data_offsets"\s*+:\s*+\[\s*+({_NUMBER})\s*+,\s*+({_NUMBER})\s*+\]\s*+\}}'
+    r'|__metadata__"\s*+:\s*+\{(?:\s*+"(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+"\s*+:'
+    r'\s*+"(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+"\s*+,?+)*+\s*+\}'
+    r")\s*+([,}])"
+)
 
 
 def has_headers(directory: Path) -> bool:
@@ -31,7 +50,8 @@ def has_headers(directory: Path) -> bool:
 def read_headers(directory: Path) -> Iterator[StoredTensor]:
     """Every tensor of the checkpoint in ``directory``, one file's header in memory at a time.
 
-    The index decides which files belong to the checkpoint; without one, every safetensors file does.
+    The index decides which files belong to the checkpoint; without one, every safetensors file does. Files
+    may be links that leave the directory, as in Hugging Face's cache.
 
     Raises
     ------
@@ -44,18 +64,24 @@ def read_headers(directory: Path) -> Iterator[StoredTensor]:
     shards = sorted(set(expected.values())) if expected is not None else _glob(directory)
     seen: dict[str, str] = {}
     for shard in shards:
-        for tensor in read_header(directory / shard):
+        tensors = read_header(directory / shard)
+        before = len(seen)
+        for tensor in tensors:
             if tensor.name in seen:
                 raise BadInputError(
-                    f"{directory}: {seen[tensor.name]} and {shard} both hold {tensor.name!r}",
+                    f"{directory}: {seen[tensor.name]} and {shard} both hold {tensor.name!r:.120}",
                     "keep the files of one checkpoint in the directory",
                 )
             seen[tensor.name] = shard
-            yield tensor
+        if before + len(tensors) > 2 * MAX_INDEX_ENTRIES:
+            raise BadInputError(
+                f"{directory} holds more than {2 * MAX_INDEX_ENTRIES:,} tensors", "check the files"
+            )
+        yield from tensors
     for name, shard in (expected or {}).items():
         if seen.get(name) != shard:
             raise BadInputError(
-                f"{directory / shard} lacks {name!r}, which {INDEX_NAME} puts there", _DOWNLOAD
+                f"{directory / shard} lacks {name!r:.120}, which {INDEX_NAME} puts there", _DOWNLOAD
             )
 
 
@@ -67,36 +93,110 @@ def read_header(path: Path) -> list[StoredTensor]:
     BadInputError
         As `read_headers`.
     """
-    header, data_bytes = _read_json(path)
-    tensors: list[StoredTensor] = []
-    spans: list[tuple[int, int, str]] = []
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        tensor, begin, end = _tensor(path, name, entry)
-        if end > data_bytes:
-            raise BadInputError(
-                f"{path}: {name!r} ends at byte {end:,} of {data_bytes:,}: the file is cut short", _DOWNLOAD
-            )
-        tensors.append(tensor)
-        spans.append((begin, end, name))
+    text, data_bytes = _read_text(path)
+    tensors, spans = _plain_entries(path, text) or _unusual_entries(path, text)
     spans.sort()
     reached = 0
-    for begin, end, name in spans:
+    for begin, end, place in spans:
+        name = tensors[place].name
         if begin != reached:
             fault = "overlaps another tensor" if begin < reached else "leaves a gap before it"
-            raise BadInputError(f"{path}: {name!r} {fault} in the file", _DOWNLOAD)
+            raise BadInputError(f"{path}: {name!r:.120} {fault} in the file", _DOWNLOAD)
+        if end > data_bytes:
+            raise BadInputError(
+                f"{path}: {name!r:.120} ends at byte {end:,} of {data_bytes:,}: the file is cut short",
+                _DOWNLOAD,
+            )
         reached = end
     return tensors
+
+
+Spans = list[tuple[int, int, int]]
+"""First byte, end, and place in the list of tensors."""
+
+
+def _plain_entries(path: Path, text: str) -> tuple[list[StoredTensor], Spans] | None:
+    """The entries of a header that is spelled as writers do; None when it is spelled another way."""
+    if not text.startswith("{"):
+        return None
+    tensors: list[StoredTensor] = []
+    spans: Spans = []
+    reached, closed = 1, False
+    for match in _ENTRY.finditer(text, 1):
+        if match.start() != reached or closed:
+            return None
+        reached = match.end()
+        name, dtype, sides, first, last, after = match.groups()
+        closed = after == "}"
+        if name is None:
+            continue
+        tensor_bytes, shape = _extent(dtype, sides)
+        begin, end = int(first), int(last)
+        if end - begin != tensor_bytes:
+            return None
+        spans.append((begin, end, len(tensors)))
+        tensors.append(StoredTensor(name, dtype, shape))
+    if not closed or text[reached:].strip(" \n\r\t"):
+        return None
+    if len({tensor.name for tensor in tensors}) != len(tensors):
+        raise BadInputError(f"{path}: the header is not valid JSON: a name appears twice", _DOWNLOAD)
+    return tensors, spans
+
+
+@lru_cache(maxsize=4096)
+def _extent(dtype: str, sides: str) -> tuple[int, tuple[int, ...]]:
+    """Bytes and shape of a tensor; -1 bytes when its type or shape is none that the plain reading takes."""
+    parts = [part.strip() for part in sides.split(",")] if sides.strip() else []
+    if (
+        dtype not in BITS
+        or len(parts) > MAX_DIMENSIONS
+        or any(not re.fullmatch(_NUMBER, part) or int(part) >= _MAX_SIDE for part in parts)
+    ):
+        return -1, ()
+    shape = tuple(int(part) for part in parts)
+    bits = prod(shape) * BITS[dtype]
+    return (bits // 8 if bits % 8 == 0 else -1), shape
+
+
+def _unusual_entries(path: Path, text: str) -> tuple[list[StoredTensor], Spans]:
+    """The entries of any other header, or the error that says what is wrong with it."""
+    if len(text) > MAX_UNUSUAL_BYTES:
+        raise BadInputError(
+            f"{path}: the header is not valid, or spelled as no safetensors writer does", _DOWNLOAD
+        )
+    try:
+        header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}: the header is not valid JSON: {str(error)[:120]}", _DOWNLOAD) from None
+    if not isinstance(header, dict):
+        raise BadInputError(f"{path}: the header is not a JSON object", _DOWNLOAD)
+    tensors: list[StoredTensor] = []
+    spans: Spans = []
+    for name, entry in header.items():
+        if name != "__metadata__":
+            tensor, begin, end = _tensor(path, name, entry)
+            spans.append((begin, end, len(tensors)))
+            tensors.append(tensor)
+    return tensors, spans
 
 
 def _read_index(directory: Path) -> dict[str, str] | None:
     path = directory / INDEX_NAME
     if not path.exists():
         return None
-    if path.stat().st_size > MAX_INDEX_BYTES:
-        raise BadInputError(f"{path} is larger than {MAX_INDEX_BYTES:,} bytes", "check the file")
-    weight_map = read_document(path, what="safetensors index").get("weight_map")
+    if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
+        raise BadInputError(f"{path} is no file, or larger than {MAX_INDEX_BYTES:,} bytes", "check the file")
+    raw = path.read_bytes()
+    # What a parser makes of brackets and commas takes many times their bytes: count them before it does.
+    if raw.count(b"{") + raw.count(b"[") > _MAX_INDEX_BRACKETS or raw.count(b",") > MAX_INDEX_ENTRIES:
+        raise BadInputError(
+            f"{path} holds more than {MAX_INDEX_ENTRIES:,} entries, or is nested", "check the file"
+        )
+    try:
+        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path} is not valid JSON: {str(error)[:120]}", _DOWNLOAD) from None
+    weight_map = document.get("weight_map") if isinstance(document, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadInputError(f"{path}: weight_map is not a non-empty object", _DOWNLOAD)
     for shard in {shard if isinstance(shard, str) else "" for shard in weight_map.values()}:
@@ -122,8 +222,8 @@ def _glob(directory: Path) -> list[str]:
     return shards
 
 
-def _read_json(path: Path) -> tuple[Mapping[str, Any], int]:
-    """The header of ``path`` and the bytes that follow it."""
+def _read_text(path: Path) -> tuple[str, int]:
+    """The header of ``path`` as text, and the bytes that follow it."""
     try:
         if not path.is_file():
             raise BadInputError(f"{path} is not a file", _DOWNLOAD)
@@ -148,12 +248,9 @@ def _read_json(path: Path) -> tuple[Mapping[str, Any], int]:
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
     try:
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: the header is not valid JSON: {str(error)[:120]}", _DOWNLOAD) from None
-    if not isinstance(header, dict):
-        raise BadInputError(f"{path}: the header is not a JSON object", _DOWNLOAD)
-    return header, file_bytes - _LENGTH_BYTES - length
+        return raw.decode("utf-8"), file_bytes - _LENGTH_BYTES - length
+    except UnicodeDecodeError:
+        raise BadInputError(f"{path}: the header is not valid JSON: it is not UTF-8", _DOWNLOAD) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -161,6 +258,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) != len(pairs):
         raise ValueError("a name appears twice")
     return entries
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a finite number")
 
 
 def _tensor(path: Path, name: str, entry: object) -> tuple[StoredTensor, int, int]:
@@ -189,5 +290,5 @@ def _tensor(path: Path, name: str, entry: object) -> tuple[StoredTensor, int, in
 
 def _naturals(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(
-        isinstance(entry, int) and not isinstance(entry, bool) and 0 <= entry < 2**48 for entry in value
+        isinstance(entry, int) and not isinstance(entry, bool) and 0 <= entry < _MAX_SIDE for entry in value
     )

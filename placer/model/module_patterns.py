@@ -28,11 +28,14 @@ class ModulePatterns:
     ----------
     names
         Entries without wildcards.
+    prefixes
+        Entries whose only wildcard is a ``*`` at the end, without it.
     expressions
         The others.
     """
 
     names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
     expressions: tuple[re.Pattern[str], ...] = ()
 
     def match(self, module: str) -> bool:
@@ -46,6 +49,8 @@ class ModulePatterns:
             )
             if not self.names.isdisjoint(runs):
                 return True
+        if module.startswith(self.prefixes):
+            return True
         return any(
             expression.match(name) is not None
             for expression in self.expressions
@@ -63,17 +68,29 @@ def module_patterns(entries: Iterable[str]) -> ModulePatterns:
         translated to a pattern that is sure to end, and matching foreign regular expressions may never end.
     """
     names: set[str] = set()
+    prefixes: set[str] = set()
     expressions: list[re.Pattern[str]] = []
     for entry in entries:
         if entry.startswith("re:"):
             expressions += [_compile(glob, entry) for glob in _globs(entry)]
-        elif "*" in entry:
-            expressions += [_compile(glob, entry) for glob in (entry, f"{entry}.*")]
+        elif "*" not in entry:
+            names.add(_unwrapped(entry))
+        elif entry.find("*") == len(entry) - 1:
+            prefixes.add(_unwrapped(entry[:-1]))
         else:
-            names.add(entry.removeprefix("language_model."))
+            glob = _unwrapped(entry)
+            expressions += [_compile(spelling, entry) for spelling in (glob, f"{glob}.*")]
         if len(expressions) > _MAX_EXPRESSIONS:
             raise _unusable(entry, f"is one of more than {_MAX_EXPRESSIONS} with wildcards")
-    return ModulePatterns(frozenset(names), tuple(expressions))
+    return ModulePatterns(frozenset(names), tuple(sorted(prefixes)), tuple(expressions))
+
+
+def _unwrapped(entry: str) -> str:
+    """``entry`` without the prefix of a multimodal wrapper, and of a checkpoint without ``model.``."""
+    entry = entry.removeprefix("language_model.")
+    if entry.startswith("model.language_model."):
+        return "model." + entry.removeprefix("model.language_model.")
+    return f"model.{entry}" if entry.startswith("layers.") else entry
 
 
 def _compile(glob: str, entry: str) -> re.Pattern[str]:

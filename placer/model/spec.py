@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from placer.document import read_document
 from placer.errors import BadInputError
 from placer.model import formats
 from placer.model.blueprint import Blueprint, blueprint
 from placer.model.checkpoint import Weighed, weigh_by_formula, weigh_by_headers
-from placer.model.config import Config, read_config
+from placer.model.config import MAX_CONFIG_BYTES, Config, read_config
 from placer.model.headers import has_headers, read_headers
-from placer.model.kv import CacheGroup, request_bytes, token_bytes
+from placer.model.kv import CacheGroup, RequestState, request_bytes, token_bytes
 from placer.model.weights import WeightGroup, class_bytes_per_gpu
 
 GPU_FORMAT = "fp8_block"
@@ -55,6 +56,8 @@ class ModelSpec:
         Non-expert weights as a GPU holds them.
     cache
         What layers cache per token and per request.
+    states
+        What layers keep per request beside windows: recurrent states, rings of a compressor.
     provenance
         Where the figures come from: ``config``, ``sizes``, ``gpu``, and ``mismatch`` where headers and
         formulas disagree (the headers count).
@@ -88,6 +91,7 @@ class ModelSpec:
     weights: tuple[WeightGroup, ...]
     cache: tuple[CacheGroup, ...]
     provenance: dict[str, str] = field(hash=False)
+    states: tuple[RequestState, ...] = ()
 
     @property
     def expert_format(self) -> dict[str, str]:
@@ -150,7 +154,7 @@ class ModelSpec:
         return token_bytes(self.cache, tp, dtype)
 
     def state_bytes_per_request_per_gpu(self, tp: int, dtype: str = "bf16") -> int:
-        """Bytes that one running request takes on one GPU beside its tokens: full sliding windows.
+        """Bytes that one running request takes on one GPU beside its tokens: full windows and states.
 
         Raises
         ------
@@ -158,7 +162,7 @@ class ModelSpec:
             As `kv_bytes_per_token_per_gpu`.
         """
         self._check_tp(tp)
-        return request_bytes(self.cache, tp, dtype)
+        return request_bytes(self.cache, self.states, tp, dtype)
 
     def fp8_tp_problem(self, tp: int) -> str | None:
         """Why block FP8 cannot be cut over ``tp`` GPUs, or None.
@@ -234,18 +238,22 @@ def read_model(path: Path | str) -> ModelSpec:
 def _read(path: Path) -> ModelSpec:
     directory = path if path.is_dir() else None
     config = read_config(path if directory is None else path / "config.json")
-    if directory is not None and config.quantization is None:
-        _refuse_foreign_quantization(directory)
-    plan = blueprint(config)
+    beside, said_by = (
+        _quantization_beside(directory) if directory and config.quantization is None else (None, None)
+    )
+    plan = blueprint(config, beside)
     if directory is not None and has_headers(directory):
         weighed, sizes = weigh_by_headers(plan, read_headers(directory)), "safetensors headers"
     else:
         weighed, sizes = weigh_by_formula(plan), "computed from config.json"
-    return _spec(_name(path), config, plan, weighed, sizes)
+    origin = _config_origin(config) + (f"; quantised by {said_by}" if said_by else "")
+    return _spec(_name(path), config, plan, weighed, {"config": origin, "sizes": sizes})
 
 
-def _spec(name: str, config: Config, plan: Blueprint, weighed: Weighed, sizes: str) -> ModelSpec:
-    provenance = {"config": _config_origin(config), "sizes": sizes, "gpu": _gpu_origin(plan)}
+def _spec(
+    name: str, config: Config, plan: Blueprint, weighed: Weighed, provenance: dict[str, str]
+) -> ModelSpec:
+    provenance = {**provenance, "gpu": _gpu_origin(plan)}
     if weighed.mismatches:
         provenance["mismatch"] = "; ".join(weighed.mismatches)
     counts = plan.counts
@@ -277,6 +285,7 @@ def _spec(name: str, config: Config, plan: Blueprint, weighed: Weighed, sizes: s
         mtp_parameters=weighed.mtp_parameters,
         weights=weighed.groups,
         cache=plan.cache,
+        states=plan.states,
         provenance=provenance,
     )
 
@@ -321,10 +330,19 @@ def _name(path: Path) -> str:
     return path.name
 
 
-def _refuse_foreign_quantization(directory: Path) -> None:
-    for name in ("hf_quant_config.json", "quantize_config.json", "quant_config.json"):
-        if (directory / name).exists():
-            raise BadInputError(
-                f"{directory / name} quantises this checkpoint in a way that placer has no sizing rule for",
-                "give a bf16, block-FP8, mxfp4 or compressed-tensors checkpoint",
-            )
+_BESIDE = {"hf_quant_config.json": "modelopt", "quantize_config.json": "gptq", "quant_config.json": "awq"}
+"""Files that quantise a checkpoint whose config.json does not say so, and the method that writes each."""
+
+
+def _quantization_beside(directory: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """The content of such a file as a ``quantization_config``, and its name."""
+    for name, method in _BESIDE.items():
+        path = directory / name
+        if path.exists():
+            if not path.is_file() or path.stat().st_size > MAX_CONFIG_BYTES:
+                raise BadInputError(
+                    f"{path} is no file, or larger than {MAX_CONFIG_BYTES:,} bytes", "check it"
+                )
+            section = read_document(path, what="quantization config")
+            return {"quant_method": method} | section, name
+    return None, None

@@ -27,6 +27,8 @@ class WeightGroup:
         How tensor parallelism cuts it.
     count
         How many tensors.
+    heads
+        Query heads and KV heads of their layers, where these decide the cut.
     """
 
     weight_class: str
@@ -34,6 +36,7 @@ class WeightGroup:
     dtype: str
     split: Split
     count: int
+    heads: tuple[int, int] | None = None
 
     def bytes_per_gpu(self, tp: int, kv_heads: int | None) -> int:
         """Bytes of all tensors of the group on one of ``tp`` GPUs; a cut that leaves a rest is rounded up."""
@@ -49,8 +52,15 @@ class WeightGroup:
             sides[rows] = -(-padded // tp)
         elif self.split is Split.OUTPUT:
             sides[rows] = -(-sides[rows] // tp)
+        elif self.split is Split.CHANNELS:
+            sides[0] = -(-sides[0] // tp)
         elif self.split is Split.KV_HEADS:
-            sides[rows] = -(-sides[rows] // min(tp, kv_heads or tp))
+            kv = self.heads[1] if self.heads is not None else kv_heads
+            sides[rows] = -(-sides[rows] // min(tp, kv or tp))
+        elif self.split is Split.PACKED_HEADS and self.heads is not None:
+            query, kv = self.heads
+            held = -(-query // tp) + 2 * -(-kv // min(tp, kv))
+            sides[rows] = -(-sides[rows] * held // (query + 2 * kv))
         elif self.split is Split.INPUT and len(sides) > 1:
             sides[-1] = -(-sides[-1] // tp)
         elements = 1
@@ -65,22 +75,30 @@ def gpu_dtype(tensor: StoredTensor, *, plain: str, expert_format: str) -> str:
     FP8 scales are widened to float32 (sglang/srt/layers/quantization/fp8.py, create_weights); a float32
     checkpoint is served in bf16; everything else keeps its type.
     """
-    if tensor.name.endswith("weight_scale_inv"):
+    kind = tensor.name.rsplit(".", 1)[-1]
+    if kind == "weight_scale_inv" and tensor.dtype != "U8":
         return "F32"
-    if tensor.name.endswith("weight_scale") and expert_format.startswith("fp8"):
+    if kind == "scale" and tensor.dtype == "F8_E8M0":
         return "F32"
-    if plain == "f32" and tensor.dtype == "F32" and not tensor.name.endswith("e_score_correction_bias"):
+    if kind == "weight_scale" and expert_format.startswith("fp8"):
+        return "F32"
+    if plain == "f32" and tensor.dtype == "F32" and kind != "e_score_correction_bias":
         return "BF16"
     return tensor.dtype
 
 
-def weight_groups(weights: Iterable[tuple[str, Split, str, tuple[int, ...]]]) -> tuple[WeightGroup, ...]:
-    """Group ``weights`` (class, split, dtype in GPU memory, shape) that are alike, in a fixed order."""
+Weight = tuple[str, Split, str, tuple[int, ...], tuple[int, int] | None]
+"""Class, split, dtype in GPU memory, shape, and heads of one tensor."""
+
+
+def weight_groups(weights: Iterable[Weight]) -> tuple[WeightGroup, ...]:
+    """Group ``weights`` that are alike, in a fixed order."""
     counts = Counter(weights)
-    alike = sorted(counts, key=lambda key: (key[0], key[1].value, *key[2:]))
+    alike = sorted(counts, key=lambda key: (key[0], key[1].value, key[2], key[3], key[4] or ()))
     return tuple(
-        WeightGroup(weight_class, shape, dtype, split, counts[weight_class, split, dtype, shape])
-        for weight_class, split, dtype, shape in alike
+        WeightGroup(weight_class, shape, dtype, split, counts[key], heads)
+        for key in alike
+        for weight_class, split, dtype, shape, heads in (key,)
     )
 
 

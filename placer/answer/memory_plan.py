@@ -1,0 +1,88 @@
+"""What `placer inspect --plan` prints: does it fit, where every byte goes, and what to change."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.units import gib
+
+_BAR_WIDTH = 40
+
+
+def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
+    """The ``plan`` section as a verdict, one table, and the flags; ``experts`` is E of a layer."""
+    parts: list[RenderableType] = [Text(_verdict(plan, experts), style="bold")]
+    for remedy in plan["remedies"]:
+        parts.append(Text(f"  would fit: {remedy['advice']}"))
+    parts += [Text(""), _ledger(plan), Text(""), Text(_runtime_lines(plan)), Text(_host_line(plan))]
+    parts += [Text(f"note: {note}", style="dim") for note in plan["notes"]]
+    return Group(*parts)
+
+
+def _verdict(plan: dict[str, Any], experts: int) -> str:
+    settings, ledger = plan["settings"], plan["hbm"]["ledger"]
+    asked = (
+        f"{plan['hot_per_layer']} of {experts} experts hot per layer ({plan['hot_experts']:,} in all) with "
+        f"{settings['kv_tokens']:,} {settings['kv_dtype']} KV tokens"
+    )
+    most = plan["largest_hot_per_layer"]
+    largest = (
+        "nothing fits even without hot experts" if most is None else f"the most that fits is {most} per layer"
+    )
+    if plan["binding_line"] is not None:
+        short = gib(-ledger["unused"])
+        return f"does not fit: {asked} is {short} short at line '{plan['binding_line']}'; {largest}"
+    if plan["host"]["fits"] is False:
+        host = plan["host"]
+        return (
+            f"does not fit in host memory: {gib(host['total_bytes'])} of {gib(host['memory_bytes'])} "
+            f"(kt-kernel holds every expert there); on the GPU {asked} fits"
+        )
+    return f"fits: {asked} leaves {gib(ledger['unused'])} per GPU; {largest}"
+
+
+def _ledger(plan: dict[str, Any]) -> Table:
+    hbm, sizes = plan["hbm"], plan["parallelism"]
+    names = " ".join(f"{name} {sizes[name]}" for name in ("tp", "ep", "pp", "dp") if sizes[name] > 1)
+    where = f", {sizes['gpus']} GPUs, {names}" if names else ""
+    title = f"HBM per GPU: {gib(hbm['budget_bytes_per_gpu'])}{where}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for header in ("line", "size", "share", ""):
+        table.add_column(header, justify="right" if header in ("size", "share") else "left")
+    for name, size in hbm["ledger"].items():
+        if size:
+            share = size / hbm["budget_bytes_per_gpu"]
+            table.add_row(name, gib(size), f"{share:.1%}", "█" * min(_BAR_WIDTH, round(_BAR_WIDTH * share)))
+    return table
+
+
+def _runtime_lines(plan: dict[str, Any]) -> str:
+    settings, reserve = plan["settings"], plan["reserve"]
+    sglang = reserve["sglang"]
+    fraction = plan["mem_fraction_static"]
+    enough = "enough" if sglang["holds_the_plan"] else "too few"
+    flags = "" if fraction is None else f"--mem-fraction-static {fraction:g} "
+    hbm = plan["hbm"]
+    return (
+        f"weights {gib(hbm['weights_bytes'])} and KV {gib(hbm['kv_bytes'])} leave {gib(hbm['left_bytes'])} of the "
+        f"{gib(hbm['free_bytes_after_start'])} free after start\n"
+        f"SGLang: {flags}--max-total-tokens {settings['kv_tokens']} "
+        f"--chunked-prefill-size {settings['chunk_tokens']}\n"
+        f"  by default it would keep {gib(sglang['reserve_bytes'])} free (fraction "
+        f"{sglang['mem_fraction_static']:g}) and hold {sglang['kv_tokens']:,} tokens: {enough}\n"
+        f"  placer keeps {gib(reserve['placer_bytes'])} for activations, graphs, fragmentation and staging\n"
+        f"vLLM: --kv-cache-memory-bytes {reserve['vllm']['kv_cache_memory_bytes']}"
+    )
+
+
+def _host_line(plan: dict[str, Any]) -> str:
+    host = plan["host"]
+    lines = ", ".join(f"{name} {gib(size)}" for name, size in host["ledger"].items())
+    nodes = f"; {gib(host['bytes_per_numa_node'])} on each of {host['numa_nodes']} NUMA nodes"
+    of = "" if host["memory_bytes"] is None else f" of {gib(host['memory_bytes'])}"
+    return (
+        f"host memory ({host['cpu_method']}): {gib(host['total_bytes'])}{of} = {lines}"
+        f"{nodes if host['numa_nodes'] > 1 else ''}"
+    )

@@ -1,0 +1,79 @@
+"""What a server asks of one GPU's memory: the model, the settings and the least that must fit."""
+
+from dataclasses import dataclass
+
+from placer.hbm import HbmLedger, ServerSettings, expert_share_bytes, hbm_ledger
+from placer.kv_pool import sglang_page_tokens, sglang_pool_tokens
+from placer.model.spec import ModelSpec
+from placer.parallelism import Parallelism
+
+
+@dataclass(frozen=True)
+class MemoryDemand:
+    """A server that must fit a budget.
+
+    Attributes
+    ----------
+    budget_bytes
+        Device memory per GPU that the process may use.
+    hot_per_layer
+        Hot experts that must fit, of every MoE layer.
+    running, chunk_tokens, kv_dtype, speculative
+        As in `placer.hbm.ServerSettings`.
+    min_kv_tokens, request_tokens
+        Least KV tokens in all, and what one running request holds at its end: the pool must hold both.
+    loss_bytes
+        Device memory gone after start, or None for the table of `placer.hbm`.
+    """
+
+    model: ModelSpec
+    parallel: Parallelism
+    budget_bytes: int
+    running: int
+    chunk_tokens: int
+    kv_dtype: str
+    min_kv_tokens: int
+    request_tokens: int = 0
+    hot_per_layer: int = 0
+    speculative: bool = False
+    loss_bytes: int | None = None
+
+    @property
+    def settings(self) -> ServerSettings:
+        """Server settings of the demand, the KV pool in whole pages."""
+        tokens = max(self.min_kv_tokens, self.running * self.request_tokens)
+        return ServerSettings(
+            max_running_requests=self.running,
+            kv_tokens=sglang_pool_tokens(tokens, sglang_page_tokens(self.model)),
+            chunk_tokens=self.chunk_tokens,
+            kv_dtype=self.kv_dtype,
+            speculative=self.speculative,
+        )
+
+    @property
+    def hot_experts(self) -> int:
+        """Hot experts over all layers."""
+        return self.hot_per_layer * len(self.model.moe_layers)
+
+    def ledger(self, *, hot_experts: int | None = None) -> HbmLedger:
+        """The ledger of the fullest GPU; ``hot_experts`` over all layers replaces the demand's own."""
+        return hbm_ledger(
+            self.model,
+            parallel=self.parallel,
+            budget_bytes=self.budget_bytes,
+            settings=self.settings,
+            hot_experts=self.hot_experts if hot_experts is None else hot_experts,
+            loss_bytes=self.loss_bytes,
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether the ledger leaves nothing negative."""
+        return self.ledger().unused_bytes >= 0
+
+    @property
+    def room_experts(self) -> int:
+        """Hot experts over all layers that fit beside the rest, on one stage's GPUs without ep."""
+        every = len(self.model.moe_layers) * self.model.experts
+        unused = self.ledger(hot_experts=0).unused_bytes
+        return min(every, max(0, unused) // expert_share_bytes(self.model, self.parallel.expert_tp))
