@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import importlib
 import os
 import sys
 import threading
@@ -10,8 +11,10 @@ from typing import Any
 
 from placer.errors import MissingComponentError
 
+# Typed as Any: highspy ships type marks for part of its classes only.
+highspy: Any
 try:
-    import highspy
+    highspy = importlib.import_module("highspy")
 except ImportError:
     highspy = None
 

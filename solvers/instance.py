@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def read_instance(path: Path) -> PlacementProblem:
     hot = _numbers(path, arrays, "hot_us", 2)
     (c0,), (h0,), (most,) = (_numbers(path, arrays, name, 1) for name in ("c0_us", "h0_us", "max_hot"))
     S, L, E = rows.shape
-    active = rows > 0
+    active = np.asarray(rows > 0)
     return PlacementProblem(
         hot_us=np.where(active, hot[0] + hot[1] * rows, 0.0),
         cold_us=np.where(active, cold[0] + cold[1] * rows, 0.0),
@@ -52,7 +53,7 @@ def read_instance(path: Path) -> PlacementProblem:
     )
 
 
-def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     wrong = "give an .npz with " + ", ".join(_FIELDS)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -72,7 +73,7 @@ def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def _numbers(
-    path: Path, arrays: dict[str, NDArray[np.generic]], name: str, count: int
+    path: Path, arrays: dict[str, NDArray[Any]], name: str, count: int
 ) -> NDArray[np.float64]:
     array = arrays[name]
     if array.dtype.kind not in "iuf" or array.size != count:

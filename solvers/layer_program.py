@@ -56,7 +56,7 @@ class _StepTimes:
         cold = self.cold_settled_us + self.cold_us @ (1.0 - x)
         hot = hot + self.hot_charge_us * (~np.asarray(self.hot_by_active) | (hot > 0))
         cold = cold + self.cold_charge_us * (~np.asarray(self.cold_by_active) | (cold > 0))
-        return np.maximum(hot, cold)
+        return np.asarray(np.maximum(hot, cold))
 
 
 @dataclass
@@ -190,7 +190,7 @@ def _time_by_count(times: _StepTimes, step: int, active: NDArray[np.int64]) -> F
     cold = times.cold_settled_us[step] + each_cold * (K - counts)
     hot = hot + times.hot_charge_us[step] * (~np.asarray(times.hot_by_active) | (hot > 0))
     cold = cold + times.cold_charge_us[step] * (~np.asarray(times.cold_by_active) | (cold > 0))
-    return np.maximum(hot, cold)
+    return np.asarray(np.maximum(hot, cold))
 
 
 def _hull(value: Float64s) -> list[tuple[float, float]]:

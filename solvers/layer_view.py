@@ -81,7 +81,7 @@ class LayerView:
         if when is FixedCharge.ALWAYS:
             return np.ones_like(side_us)
         if when is FixedCharge.ANY_MEMBER:
-            return np.broadcast_to(members.any(axis=1)[:, None], side_us.shape).astype(np.float64)
+            return np.broadcast_to(np.asarray(members.any(axis=1))[:, None], side_us.shape).astype(np.float64)
         return (side_us > 0).astype(np.float64)
 
 

@@ -52,7 +52,7 @@ class SideSums:
         L, _, P, S = self.expert.shape
         flat = self.expert[:, :-1].reshape(L, hot.shape[1], P * S)
         gained = np.matmul(hot[:, None, :].astype(np.float32), flat)[:, 0].reshape(L, P, S)
-        return (self.all_cold + gained).astype(np.float32)
+        return np.asarray(self.all_cold + gained, dtype=np.float32)
 
     def exchange_cost_us(self, sums: Float32s, leaving: Float32s, entering: Float32s) -> Float32s:
         """Cost after every exchange of one of ``leaving`` against one of ``entering``, linear part excluded.

@@ -56,12 +56,13 @@ def test_out_of_time_is_never_a_plan_without_a_solution(solver: Literal["highs",
         cold_fixed_us=np.full((24, 12), 80.0),
         cold_fixed_when=FixedCharge.ANY_ACTIVE,
     )
-    solution = solve_ilp(case, solver=solver, gap=0.0, time_limit_s=1.0)
+    solution = solve_ilp(case, solver=solver, gap=0.0, time_limit_s=0.3)
     if solution.hot is None:
         assert solution.status is SolverStatus.NO_SOLUTION
         assert solution.objective_us is None
     else:
-        assert solution.status is SolverStatus.TIME_LIMIT
+        # A fast machine may even prove it in time.
+        assert solution.status in (SolverStatus.TIME_LIMIT, SolverStatus.OPTIMAL)
         assert case.is_feasible(solution.hot)
         assert solution.bound_us is None or solution.bound_us <= (solution.objective_us or 0.0)
 
