@@ -27,8 +27,8 @@ class Counts:
         Layers of the model (MTP layers excluded), and the indices of the MoE layers among them.
     mtp_layers
         Multi-token-prediction layers stored after the last layer.
-    experts, top_k, hidden_size, expert_intermediate_size
-        E, k, H and I.
+    experts, top_k, hidden_size, expert_hidden_size, expert_intermediate_size
+        E, k, H, the width that experts take (H, or narrower) and I.
     shared_experts, shared_intermediate_size
         Shared experts of a MoE layer, and the width of all of them together.
     dense_intermediate_size
@@ -45,6 +45,7 @@ class Counts:
     experts: int
     top_k: int
     hidden_size: int
+    expert_hidden_size: int
     expert_intermediate_size: int
     shared_experts: int
     shared_intermediate_size: int
@@ -80,6 +81,7 @@ def read_counts(config: Config, family: Family) -> Counts:
         raise config.error(
             family.experts_field[0], experts, f"at most {MAX_ALL_EXPERTS:,} experts in all layers"
         )
+    hidden = config.count("hidden_size")
     width = _one(config, family.width_field, MAX_WIDTH)
     shared_experts, shared_width = family.shared.read(config, width) if family.shared else (0, 0)
     return Counts(
@@ -88,7 +90,10 @@ def read_counts(config: Config, family: Family) -> Counts:
         mtp_layers=mtp_layers,
         experts=experts,
         top_k=top_k,
-        hidden_size=config.count("hidden_size"),
+        hidden_size=hidden,
+        expert_hidden_size=config.count(family.latent.width_field, default=hidden)
+        if family.latent
+        else hidden,
         expert_intermediate_size=width,
         shared_experts=shared_experts,
         shared_intermediate_size=shared_width,
