@@ -99,7 +99,7 @@ def read_counts(config: Config, family: Family) -> Counts:
         shared_intermediate_size=shared_width,
         dense_intermediate_size=_dense_width(config, family, needed=len(moe_layers) < num_layers),
         vocab_size=config.count("vocab_size", most=MAX_VOCABULARY),
-        max_context_tokens=config.count(*family.positions_field, most=MAX_TOKENS),
+        max_context_tokens=config.count(_first(config, family.positions_field), most=MAX_TOKENS),
         query_heads=config.count("num_attention_heads"),
         kv_heads=family.attention.kv_heads(config),
     )
@@ -121,5 +121,9 @@ def _mtp_layers(config: Config, family: Family) -> int:
 def _dense_width(config: Config, family: Family, *, needed: bool) -> int:
     if not needed and not (family.mtp is not None and family.mtp.dense):
         return 0
-    present = [name for name in family.dense_width_field if config.has(name)]
-    return config.alike(present[0] if present else family.dense_width_field[-1])
+    return config.alike(_first(config, family.dense_width_field))
+
+
+def _first(config: Config, names: tuple[str, ...]) -> str:
+    """The first of ``names`` that is present, the last when none is."""
+    return next((name for name in names if config.has(name)), names[-1])

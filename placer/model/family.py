@@ -134,7 +134,7 @@ class Family:
     layer_extras, model_extras
         Further modules of every layer, MTP layers included, and of the model.
     positions_field
-        Field with the tokens that positions reach.
+        Fields of the tokens that positions reach: the first that is present.
     no_effect
         Structural fields that this family's published checkpoints carry and that change no size.
     """
