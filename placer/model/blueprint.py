@@ -69,6 +69,7 @@ _STRUCTURAL_FIELDS = (
 )
 """Fields that add, drop or reshape weights or cache; one that a family does not read is refused."""
 _NEUTRAL: dict[str, object] = {"decoder_sparse_step": 1, "moe_layer_freq": 1, "index_topk_freq": 1}
+_ONE_KIND = ("full_attention", "deepseek_sparse_attention")
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Blueprint:
     def expert_parameters(self) -> int:
         """Parameters of one routed expert, biases included."""
         return (
-            3 * self.counts.hidden_size * self.counts.expert_intermediate_size + self.expert_bias_parameters
+            3 * self.counts.expert_hidden_size * self.counts.expert_intermediate_size
+            + self.expert_bias_parameters
         )
 
     @property
@@ -106,7 +108,7 @@ class Blueprint:
         """2I + H where the family's experts hold biases."""
         if not self.family.experts.bias:
             return 0
-        return 2 * self.counts.expert_intermediate_size + self.counts.hidden_size
+        return 2 * self.counts.expert_intermediate_size + self.counts.expert_hidden_size
 
     @cached_property
     def expert_format(self) -> str:
@@ -144,7 +146,7 @@ class Blueprint:
     @property
     def checkpoint_expert_bytes(self) -> int:
         """Bytes of one routed expert in the checkpoint by formula, biases (two bytes each) included."""
-        H, width = self.counts.hidden_size, self.counts.expert_intermediate_size
+        H, width = self.counts.expert_hidden_size, self.counts.expert_intermediate_size
         at = f"model.layers.{self.counts.moe_layers[0]}.{self.family.experts.at}.0"
         shapes = ((width, H), (width, H), (H, width))
         matrices = [
@@ -181,10 +183,15 @@ def blueprint(config: Config, beside: Mapping[str, Any] | None = None) -> Bluepr
     return result
 
 
+def _alike(config: Config) -> list[list[str]]:
+    """Lists that say of every layer what a family of one kind of attention does in all of them."""
+    return [[kind] * len(config.items("layer_types")) for kind in _ONE_KIND]
+
+
 def _refuse_uninterpreted(config: Config, family: Family) -> None:
     config.ignore(family.no_effect)
     left = [name for name in config.unread(_STRUCTURAL_FIELDS) if config.fields[name] != _NEUTRAL.get(name)]
-    if "layer_types" in left and all(kind == "full_attention" for kind in config.items("layer_types")):
+    if "layer_types" in left and config.items("layer_types") in _alike(config):
         left.remove("layer_types")
     if left:
         raise BadInputError(

@@ -163,6 +163,13 @@ class Config:
             raise self.error(name, value, "a list")
         return value
 
+    def section(self, name: str) -> "Config":
+        """The object under ``name``; raises BadInputError when it is missing or something else."""
+        value = self.fields.get(name) if self.has(name) else None
+        if not isinstance(value, dict):
+            raise self.error(name, value, "an object")
+        return Config(self.path, self.sha256, value)
+
     def ignore(self, names: tuple[str, ...]) -> None:
         """Mark ``names`` as understood to change no size."""
         self._read.update(names)

@@ -27,8 +27,8 @@ class Counts:
         Layers of the model (MTP layers excluded), and the indices of the MoE layers among them.
     mtp_layers
         Multi-token-prediction layers stored after the last layer.
-    experts, top_k, hidden_size, expert_intermediate_size
-        E, k, H and I.
+    experts, top_k, hidden_size, expert_hidden_size, expert_intermediate_size
+        E, k, H, the width that experts take (H, or narrower) and I.
     shared_experts, shared_intermediate_size
         Shared experts of a MoE layer, and the width of all of them together.
     dense_intermediate_size
@@ -45,6 +45,7 @@ class Counts:
     experts: int
     top_k: int
     hidden_size: int
+    expert_hidden_size: int
     expert_intermediate_size: int
     shared_experts: int
     shared_intermediate_size: int
@@ -80,6 +81,7 @@ def read_counts(config: Config, family: Family) -> Counts:
         raise config.error(
             family.experts_field[0], experts, f"at most {MAX_ALL_EXPERTS:,} experts in all layers"
         )
+    hidden = config.count("hidden_size")
     width = _one(config, family.width_field, MAX_WIDTH)
     shared_experts, shared_width = family.shared.read(config, width) if family.shared else (0, 0)
     return Counts(
@@ -88,13 +90,16 @@ def read_counts(config: Config, family: Family) -> Counts:
         mtp_layers=mtp_layers,
         experts=experts,
         top_k=top_k,
-        hidden_size=config.count("hidden_size"),
+        hidden_size=hidden,
+        expert_hidden_size=config.count(family.latent.width_field, default=hidden)
+        if family.latent
+        else hidden,
         expert_intermediate_size=width,
         shared_experts=shared_experts,
         shared_intermediate_size=shared_width,
         dense_intermediate_size=_dense_width(config, family, needed=len(moe_layers) < num_layers),
         vocab_size=config.count("vocab_size", most=MAX_VOCABULARY),
-        max_context_tokens=config.count(*family.positions_field, most=MAX_TOKENS),
+        max_context_tokens=config.count(_first(config, family.positions_field), most=MAX_TOKENS),
         query_heads=config.count("num_attention_heads"),
         kv_heads=family.attention.kv_heads(config),
     )
@@ -116,5 +121,9 @@ def _mtp_layers(config: Config, family: Family) -> int:
 def _dense_width(config: Config, family: Family, *, needed: bool) -> int:
     if not needed and not (family.mtp is not None and family.mtp.dense):
         return 0
-    present = [name for name in family.dense_width_field if config.has(name)]
-    return config.alike(present[0] if present else family.dense_width_field[-1])
+    return config.alike(_first(config, family.dense_width_field))
+
+
+def _first(config: Config, names: tuple[str, ...]) -> str:
+    """The first of ``names`` that is present, the last when none is."""
+    return next((name for name in names if config.has(name)), names[-1])

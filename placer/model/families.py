@@ -10,19 +10,22 @@ from dataclasses import replace
 
 from placer.errors import BadInputError
 from placer.model.attention import Attention, uniform
+from placer.model.block_sparse_attention import BlockSparseAttention, block_sparse_kinds
 from placer.model.compressed_attention import CompressedAttention, compressed_kinds
 from placer.model.config import Config
 from placer.model.factorised_attention import FactorisedAttention
-from placer.model.family import Experts, Family, Router
+from placer.model.family import Experts, Family, LatentExperts, Router
 from placer.model.gated_delta import GatedDelta
 from placer.model.grouped_query import GroupedQuery, HeadFields, window_of
 from placer.model.hyper_connections import head_connections, layer_connections
+from placer.model.kimi_delta import KimiDelta, delta_kinds
 from placer.model.latent_attention import Indexer, LatentAttention
 from placer.model.layer_kinds import chunked_kinds, indexer_kinds, named_kinds, named_or_every
 from placer.model.layer_rule import (
     after_dense_prefix,
     after_skipped,
     enumerated,
+    enumerated_or_after_prefix,
     every_layer,
     interleaved,
     masked_or_after_prefix,
@@ -65,10 +68,16 @@ _QWEN_SHARED = SharedExperts(
     gate="mlp.shared_expert_gate",
 )
 _MIMO_SLIDING = GroupedQuery(
-    HeadFields("swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim"),
+    HeadFields("swa_num_attention_heads", ("swa_num_key_value_heads",), "swa_head_dim", "swa_v_head_dim"),
     biased=("q_proj", "k_proj", "v_proj"),
     sinks=_flag("add_swa_attention_sink_bias", default=True),
     window=window_of("sliding_window"),
+)
+_STEP_3_5_ATTENTION = GroupedQuery(
+    HeadFields(kv=("num_attention_groups", "num_key_value_heads")),
+    norm="head",
+    gate="g_proj",
+    gate_field="use_head_wise_attn_gate",
 )
 _LLAMA_4_ATTENTION = GroupedQuery(biased=_QKVO)
 
@@ -388,6 +397,87 @@ FAMILIES = (
         router=_DEEPSEEK_ROUTER,
         shared=SharedExperts(),
     ),
+    Family(
+        model_types=("step3p5", "step3p7", "step3p7_text"),
+        architectures=("Step3p5ForCausalLM", "Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration"),
+        experts_field=("moe_num_experts", "num_experts", "n_routed_experts"),
+        top_k_field=("moe_top_k", "num_experts_per_tok"),
+        layer_rule=enumerated_or_after_prefix,
+        attention=Attention(
+            {
+                "full": _STEP_3_5_ATTENTION,
+                "sliding": replace(
+                    _STEP_3_5_ATTENTION,
+                    heads=HeadFields(kv=("num_attention_groups",), section="attention_other_setting"),
+                    heads_unless_stated=_STEP_3_5_ATTENTION.heads,
+                    window=window_of("sliding_window"),
+                ),
+            },
+            named_kinds("layer_types", _WINDOWED, drafting=True),
+            mtp="sliding",
+        ),
+        router=Router(
+            "moe.gate",
+            correction_at="moe",
+            correction_name="router_bias",
+            has_correction=_flag("use_moe_router_bias", default=False),
+        ),
+        experts=Experts("moe"),
+        shared=SharedExperts(None, ("share_expert_dim",), at="share_expert"),
+        mtp=MtpLayers(
+            "num_nextn_predict_layers",
+            projections=(("eh_proj", 2),),
+            norms=("enorm", "hnorm", "transformer.shared_head.norm"),
+            vocabularies=("transformer.shared_head.output",),
+            dense=True,
+        ),
+        no_effect=("n_shared_experts",),
+    ),
+    Family(
+        model_types=("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"),
+        architectures=(
+            "MiniMaxM3ForCausalLM",
+            "MiniMaxM3SparseForCausalLM",
+            "MiniMaxM3SparseForConditionalGeneration",
+        ),
+        experts_field=("num_local_experts",),
+        width_field=("moe_intermediate_size", "intermediate_size"),
+        dense_width_field=("dense_intermediate_size",),
+        layer_rule=masked_or_after_prefix,
+        attention=Attention(
+            {
+                "full": GroupedQuery(norm="head", norm_field="use_qk_norm"),
+                "sparse": BlockSparseAttention(valued=False),
+                "valued": BlockSparseAttention(valued=True),
+            },
+            block_sparse_kinds,
+        ),
+        router=Router(
+            "block_sparse_moe.gate",
+            correction_at="block_sparse_moe",
+            has_correction=_flag("use_routing_bias", default=True),
+        ),
+        experts=_MIXTRAL_EXPERTS,
+        shared=SharedExperts(
+            width_fields=("shared_intermediate_size",), at="block_sparse_moe.shared_experts"
+        ),
+        # The published checkpoints declare MTP modules and hold none.
+        no_effect=("num_mtp_modules", "num_nextn_predict_layers", "attn_output_gate"),
+    ),
+    Family(
+        model_types=("kimi_linear",),
+        architectures=("KimiLinearForCausalLM",),
+        experts_field=("num_experts",),
+        top_k_field=("num_experts_per_token", "num_experts_per_tok"),
+        layer_rule=after_dense_prefix,
+        attention=Attention(
+            {"full": LatentAttention(gate_field="mla_use_output_gate"), "linear": KimiDelta()}, delta_kinds
+        ),
+        router=Router("block_sparse_moe.gate", correction_at="block_sparse_moe.gate"),
+        experts=_MIXTRAL_EXPERTS,
+        latent=LatentExperts("block_sparse_moe"),
+        shared=SharedExperts("num_shared_experts", at="block_sparse_moe.shared_experts"),
+    ),
 )
 
 _EXPERT_COUNT_FIELDS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
@@ -403,6 +493,9 @@ def family_of(config: Config) -> Family:
         the fields that stay uninterpreted.
     """
     model_type = config.text("model_type", default="")
+    if config.nested and not model_type:
+        outer = config.document.get("model_type")
+        model_type = outer if isinstance(outer, str) else ""
     architecture = None if config.nested else config.architecture
     known = [
         family

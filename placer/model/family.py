@@ -57,6 +57,39 @@ class Experts:
     bias: bool = False
 
 
+@dataclass(frozen=True)
+class LatentExperts:
+    """Routed experts that work on a narrower projection of the hidden state (Kimi-K3).
+
+    Attributes
+    ----------
+    at
+        Place in a layer of the projections down and up, ``routed_expert_down_proj`` and
+        ``routed_expert_up_proj``, and of the norm between them.
+    width_field, norm_field
+        Field with the narrower width, absent where experts take the hidden state itself; and the field that
+        switches the norm on.
+    """
+
+    at: str
+    width_field: str = "routed_expert_hidden_size"
+    norm_field: str = "latent_moe_use_norm"
+
+    def modules(self, config: Config, layer: str, H: int) -> list[Module]:
+        """The projections, whole on every GPU as the router is, and the norm; none without a narrower width."""
+        if not config.has(self.width_field):
+            return []
+        width = config.count(self.width_field)
+        at = f"{layer}.{self.at}"
+        modules = [
+            Module(f"{at}.routed_expert_down_proj", "router", (width, H)),
+            Module(f"{at}.routed_expert_up_proj", "router", (H, width)),
+        ]
+        if config.flag(self.norm_field, default=False):
+            modules.append(Module(f"{at}.routed_expert_norm", "norms", (width,)))
+        return modules
+
+
 def _no_modules(config: Config, layer: str) -> list[Module]:
     del config, layer
     return []
@@ -79,6 +112,8 @@ class Family:
         Which layers are MoE layers.
     attention, router, experts, shared
         The weights of a layer; ``shared`` is None where there are no shared experts.
+    latent
+        The projections around routed experts that are narrower than the hidden state.
     mtp
         Multi-token-prediction layers, where the checkpoints hold some.
     block_scale_dtype, scale_name
@@ -99,7 +134,7 @@ class Family:
     layer_extras, model_extras
         Further modules of every layer, MTP layers included, and of the model.
     positions_field
-        Field with the tokens that positions reach.
+        Fields of the tokens that positions reach: the first that is present.
     no_effect
         Structural fields that this family's published checkpoints carry and that change no size.
     """
@@ -115,6 +150,7 @@ class Family:
     dense_width_field: tuple[str, ...] = ("intermediate_size",)
     experts: Experts = Experts()
     shared: SharedExperts | None = None
+    latent: LatentExperts | None = None
     mtp: MtpLayers | None = None
     block_scale_dtype: str = "F32"
     scale_name: str = "weight_scale_inv"

@@ -34,7 +34,9 @@ class HeadFields:
     Attributes
     ----------
     query, kv, key
-        Fields of the counts and of the width of keys.
+        Fields of the counts and of the width of keys; several names of one count must agree.
+    section
+        Object of config.json that holds them, where they are not at the top.
     value
         Field of the width of values, where it may differ from that of keys.
     derived
@@ -42,10 +44,11 @@ class HeadFields:
     """
 
     query: str = "num_attention_heads"
-    kv: str = "num_key_value_heads"
+    kv: tuple[str, ...] = ("num_key_value_heads",)
     key: str = "head_dim"
     value: str | None = None
     derived: bool = False
+    section: str | None = None
 
     def read(self, config: Config) -> Heads:
         """The heads of ``config``.
@@ -55,9 +58,11 @@ class HeadFields:
         BadInputError
             When a field is missing or the KV heads do not divide the query heads.
         """
-        query, kv = config.count(self.query), config.count(self.kv)
+        if self.section is not None:
+            config = config.section(self.section)
+        query, kv = config.count(self.query), config.count(*self.kv)
         if query % kv:
-            raise config.error(self.kv, kv, f"a divisor of the {query} attention heads")
+            raise config.error(self.kv[0], kv, f"a divisor of the {query} attention heads")
         key = self._key(config, query)
         value = config.count(self.value, default=key) if self.value is not None else key
         return Heads(query, kv, key, value)
@@ -88,6 +93,8 @@ class GroupedQuery:
     ----------
     heads
         Where config.json has the heads.
+    heads_unless_stated
+        The same, where config.json lacks the section that ``heads`` names.
     at, names
         Its place in a layer and the names of its q, k, v and o.
     packed
@@ -101,13 +108,15 @@ class GroupedQuery:
         Whether a learned sink per query head exists.
     gated
         Whether q also yields a gate of its own width (q_proj has twice the rows).
-    gate
-        Name of a separate matrix with one gate per query head, where there is one.
+    gate, gate_field
+        Name of a separate matrix with one gate per query head, where there is one, and the field that
+        switches it on.
     window
         Tokens that a layer keeps, None for the whole context.
     """
 
     heads: HeadFields = HeadFields()
+    heads_unless_stated: HeadFields | None = None
     at: str = "self_attn"
     names: tuple[str, str, str, str] = ("q_proj", "k_proj", "v_proj", "o_proj")
     packed: str | None = None
@@ -119,11 +128,12 @@ class GroupedQuery:
     sinks: Callable[[Config], bool] = _never
     gated: Callable[[Config], bool] = _never
     gate: str | None = None
+    gate_field: str | None = None
     window: Callable[[Config], int | None] = lambda _config: None
 
     def modules(self, config: Config, layer: str) -> list[Module]:
         """q, k, v and o, the norms, the sinks and the gate."""
-        heads, hidden = self.heads.read(config), config.count("hidden_size")
+        heads, hidden = self._heads(config), config.count("hidden_size")
         biased = self.biased if self.biased and config.flag(self.bias_field, default=False) else ()
         at = f"{layer}.{self.at}"
         modules = [
@@ -143,10 +153,16 @@ class GroupedQuery:
             ]
         if self.sinks(config):
             modules.append(Module(at, "attention", (heads.query,), Split.OUTPUT, parameter="sinks"))
-        if self.gate is not None:
+        if self.gate is not None and (self.gate_field is None or config.flag(self.gate_field, default=True)):
             shape = (heads.query, hidden)
             modules.append(Module(f"{at}.{self.gate}", "attention", shape, Split.OUTPUT))
         return modules
+
+    def _heads(self, config: Config) -> Heads:
+        fields, section = self.heads, self.heads.section
+        if section is not None and self.heads_unless_stated is not None and not config.has(section):
+            fields = self.heads_unless_stated
+        return fields.read(config)
 
     def _matrices(
         self, config: Config, heads: Heads, hidden: int
@@ -170,7 +186,7 @@ class GroupedQuery:
 
     def cache(self, config: Config, layers: int) -> tuple[CacheGroup, ...]:
         """A key and a value per KV head and token."""
-        heads = self.heads.read(config)
+        heads = self._heads(config)
         width = heads.key + heads.value
         return (CacheGroup(layers, heads.kv, 2 * width, width, self.window(config)),)
 
@@ -181,7 +197,7 @@ class GroupedQuery:
 
     def kv_heads(self, config: Config) -> int:
         """KV heads."""
-        return self.heads.read(config).kv
+        return self._heads(config).kv
 
 
 def window_of(field: str, default: int | None = None) -> Callable[[Config], int]:

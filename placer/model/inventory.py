@@ -24,6 +24,8 @@ def inventory(config: Config, family: Family, counts: Counts) -> Iterator[Module
         if index in moe:
             yield from _router(config, family, counts, layer, hashed=index < hashed)
             yield from _shared(family, counts, layer)
+            if family.latent is not None:
+                yield from family.latent.modules(config, layer, counts.hidden_size)
         else:
             yield from _dense(family, counts, layer)
     if family.mtp is not None and counts.mtp_layers:

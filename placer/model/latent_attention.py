@@ -60,10 +60,13 @@ class LatentAttention:
         Projections that hold a bias when ``attention_bias`` is true.
     indexer
         Selects the tokens that attention reads; None where it reads all.
+    gate_field
+        Field that gives the output a gate of its own width (Kimi-K3).
     """
 
     biased: tuple[str, ...] = ()
     indexer: Indexer | None = None
+    gate_field: str | None = None
 
     def modules(self, config: Config, layer: str) -> list[Module]:
         """Down- and up-projections of queries and of the latent, their norms, o, and the indexer."""
@@ -78,6 +81,8 @@ class LatentAttention:
             ("o_proj", (hidden, heads * value), Split.INPUT),
         ]
         norms = [Module(f"{at}.kv_a_layernorm", "norms", (latent,))]
+        if self.gate_field is not None and config.flag(self.gate_field, default=False):
+            shapes.append(("g_proj", (heads * value, hidden), Split.OUTPUT))
         if config.has("q_lora_rank"):
             rank = config.count("q_lora_rank")
             shapes.append(("q_a_proj", (rank, hidden), Split.REPLICATED))

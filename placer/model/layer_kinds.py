@@ -8,11 +8,16 @@ from placer.model.config import MAX_LAYERS, Config
 Kinds = Callable[[Config, int], tuple[str, ...]]
 
 
-def named_kinds(field: str, names: Mapping[Any, str]) -> Kinds:
-    """The list under ``field``, one entry per layer, each of which ``names`` translates."""
+def named_kinds(field: str, names: Mapping[Any, str], *, drafting: bool = False) -> Kinds:
+    """The list under ``field``, one entry per layer, each of which ``names`` translates.
+
+    With ``drafting`` the list may go on for MTP layers.
+    """
 
     def kinds(config: Config, num_layers: int) -> tuple[str, ...]:
         entries = config.items(field)
+        if drafting:
+            entries = entries[:num_layers]
         if len(entries) != num_layers or any(_key(entry) not in names for entry in entries):
             raise config.error(
                 field, entries, f"{' or '.join(map(str, names))} for each of the {num_layers} layers"

@@ -104,6 +104,13 @@ def enumerated(config: Config, num_layers: int) -> tuple[int, ...]:
     return _indices(config, "moe_layers_enum", listed, num_layers)
 
 
+def enumerated_or_after_prefix(config: Config, num_layers: int) -> tuple[int, ...]:
+    """By ``moe_layers_enum`` (Step-3.5), by ``mlp_layer_types``, else `after_dense_prefix`."""
+    if config.has("moe_layers_enum"):
+        return enumerated(config, num_layers)
+    return typed_or_after_prefix(config, num_layers)
+
+
 def after_skipped(field: str) -> LayerRule:
     """Layers i >= the number under ``field``, 0 without it (Hunyuan)."""
 

@@ -270,7 +270,7 @@ def _spec(
         shared_experts=counts.shared_experts,
         shared_intermediate_size=counts.shared_intermediate_size,
         hidden_size=counts.hidden_size,
-        expert_hidden_size=counts.hidden_size,
+        expert_hidden_size=counts.expert_hidden_size,
         expert_intermediate_size=counts.expert_intermediate_size,
         dense_intermediate_size=counts.dense_intermediate_size,
         vocab_size=counts.vocab_size,
@@ -309,7 +309,7 @@ def _config_origin(config: Config) -> str:
 
 
 def _gpu_origin(plan: Blueprint) -> str:
-    H, width = plan.counts.hidden_size, plan.counts.expert_intermediate_size
+    H, width = plan.counts.expert_hidden_size, plan.counts.expert_intermediate_size
     if H % _FP8_SIDE == 0 and width % _FP8_SIDE == 0:
         return "block FP8, computed"
     return (
