@@ -119,12 +119,18 @@ def test_without_a_gpu_its_profile_is_a_missing_component() -> None:
 def test_kt_changes_its_algorithm_where_the_probe_finds_it() -> None:
     # 4·E/k = 16 tokens.
     shape = ExpertShape(hidden_size=1024, expert_intermediate_size=512, experts=16, top_k=4)
-    profile = profile_cpu(shape, backend="kt", max_seconds=12.0, resident_bytes=1 << 25)
-    assert profile.method == "RAWINT4"
+    # A busy neighbour can slow either side of the border; it does not do so three times in a row.
+    for _ in range(3):
+        profile = profile_cpu(shape, backend="kt", max_seconds=12.0, resident_bytes=1 << 25)
+        assert profile.method == "RAWINT4"
+        below, beyond = (
+            regime.rows_us(np.array([8]))[0] for regime in (profile.cost.regimes[0], profile.cost.regimes[-1])
+        )
+        if beyond < below:
+            break
     assert profile.border_tokens == 16
     assert [r.min_tokens for r in profile.cost.regimes] == [1, 17]
     # Eight rows above the border cost less than eight rows below it.
-    below, beyond = (r.rows_us(np.array([8]))[0] for r in profile.cost.regimes)
     assert beyond < below
 
 
@@ -274,7 +280,8 @@ def test_programs_beside_the_campaign_are_counted_in_cores() -> None:
     # In 10 s the machine worked 18 s, 9 of them in this process: the others kept 0.9 cores busy.
     before, after = CpuSeconds(100.0, 1.0, 50.0), CpuSeconds(118.0, 10.0, 60.0)
     assert after.others_since(before) == pytest.approx(0.9)
-    assert cpu_seconds().others_since(cpu_seconds()) == 0.0
+    now = cpu_seconds()
+    assert now.others_since(now) == 0.0
 
 
 def test_a_steadily_busy_machine_is_not_quiet(samples: Samples) -> None:
