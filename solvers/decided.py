@@ -29,11 +29,11 @@ def nothing_decided(layers: int, experts: int) -> Decided:
 def decide(decided: Decided, reduced_us: Float64s, room_us: Float64s) -> Decided:
     """Settle the experts that no placement below the cutoff of their layer can hold on the other side.
 
-    ``reduced_us`` [L, E] are reduced costs at multipliers whose layer bound lies ``room_us`` [L] below
-    the cutoff. Moving expert e to the side that its reduced cost speaks against raises the layer bound
-    by at least |reduced cost| (a count limit can only raise it more), so where that exceeds the room,
-    every placement with e there costs more than the cutoff (reduced-cost fixing, textbook
-    branch-and-bound).
+    ``reduced_us`` [L, E] are reduced costs, bounds on the count priced in, at multipliers whose layer
+    bound lies ``room_us`` [L] below the cutoff. The layer bound takes every expert to the side that its
+    reduced cost speaks for; moving expert e to the other raises it by |reduced cost|, so where that
+    exceeds the room, every placement with e there costs more than the cutoff (reduced-cost fixing,
+    textbook branch-and-bound).
     """
     room = np.maximum(room_us, 0.0)[:, None] * (1 + 1e-9) + 1e-9
     return Decided(

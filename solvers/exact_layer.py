@@ -54,10 +54,16 @@ def solve_layer(
     The layer is taken as mixed: ALWAYS and ANY_MEMBER charges are paid, and the count stays within the
     mixed bounds. HiGHS's own heuristics and presolve are off: ``start`` comes from a better search and
     the models are small and dense. It ends early when ``called_off`` is set.
+
+    Call it from a worker thread: HiGHS fixes the number of its own threads once per calling thread, and
+    this asks for one.
     """
     if deadline.passed() or called_off.is_set():
         return ExactLayer(-np.inf, None, False)
     program = layer_program(view, layer, decided, price)
+    if len(program.experts) == 0:
+        cost = float(program.model.offset_ + program.values(start).sum())
+        return ExactLayer(cost - TOLERANCE * (abs(cost) + 1.0), decided.hot[layer].copy(), True)
     engine = highs_engine()
     for option, setting in {
         "threads": 1,
@@ -78,7 +84,9 @@ def solve_layer(
     known = highspy.HighsSolution()
     known.col_value = list(program.values(start))
     engine.setSolution(known)
-    engine.run()
+    if engine.run() == highspy.HighsStatus.kError:
+        # Nothing that the engine holds then is a bound.
+        return ExactLayer(-np.inf, None, False)
     status, info = engine.getModelStatus(), engine.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:
         return ExactLayer(np.inf, None, True)

@@ -60,6 +60,15 @@ def _highs(program: Any, gap: float, time_limit_s: float) -> Answer:
     if ended in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         # Every column is bounded or held at zero from below by a non-negative cost: never unbounded.
         return Answer(SolverStatus.INFEASIBLE, False, None)
+    limits = (
+        highspy.HighsModelStatus.kTimeLimit,
+        highspy.HighsModelStatus.kIterationLimit,
+        highspy.HighsModelStatus.kSolutionLimit,
+        highspy.HighsModelStatus.kInterrupt,
+    )
+    if ended != highspy.HighsModelStatus.kOptimal and ended not in limits:
+        # An error, or an engine that never ran: what it holds is no bound and no placement.
+        return Answer(SolverStatus.NO_SOLUTION, False, None)
     bound = float(info.mip_dual_bound)
     known = bound if abs(bound) < highspy.kHighsInf else None
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
@@ -69,15 +78,7 @@ def _highs(program: Any, gap: float, time_limit_s: float) -> Answer:
         variable.varValue = values[variable.index]
     if ended == highspy.HighsModelStatus.kOptimal:
         return Answer(SolverStatus.OPTIMAL, True, known)
-    limits = (
-        highspy.HighsModelStatus.kTimeLimit,
-        highspy.HighsModelStatus.kIterationLimit,
-        highspy.HighsModelStatus.kSolutionLimit,
-        highspy.HighsModelStatus.kInterrupt,
-    )
-    return Answer(
-        SolverStatus.TIME_LIMIT if ended in limits else SolverStatus.NO_SOLUTION, ended in limits, known
-    )
+    return Answer(SolverStatus.TIME_LIMIT, True, known)
 
 
 def _cbc(program: Any, gap: float, time_limit_s: float) -> Answer:

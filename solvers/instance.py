@@ -72,9 +72,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise BadInputError(f"{path}: not an .npz file of plain arrays", wrong) from None
 
 
-def _numbers(
-    path: Path, arrays: dict[str, NDArray[Any]], name: str, count: int
-) -> NDArray[np.float64]:
+def _numbers(path: Path, arrays: dict[str, NDArray[Any]], name: str, count: int) -> NDArray[np.float64]:
     array = arrays[name]
     if array.dtype.kind not in "iuf" or array.size != count:
         raise BadInputError(f"{path}: {name} is not {count} number(s)", "check the instance")

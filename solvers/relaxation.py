@@ -77,8 +77,22 @@ class MixedLayers:
     most: Ints
 
     def reduced_at(self, price: float) -> Float64s:
-        """Reduced cost of every expert with bytes priced: float64 [L, E], 0 where decided."""
-        return np.where(self.decided.free, self.reduced_us + price * self.expert_bytes[:, None], 0.0)
+        """Reduced cost of every expert with bytes and counts priced: float64 [L, E], 0 where decided.
+
+        Where a bound on the count binds, the price of the count lies between the last expert taken and the
+        first left out: with it the unlimited minimum over the layer meets the limited one.
+        """
+        free = self.decided.free
+        priced = self.reduced_us + price * self.expert_bytes[:, None]
+        wanted = (free & (priced < 0)).sum(axis=1)
+        for layer in np.flatnonzero((wanted < self.fewest) | (wanted > self.most)):
+            ranked = np.sort(priced[layer, free[layer]])
+            if len(ranked) == 0:
+                continue
+            count = int(np.clip(wanted[layer], self.fewest[layer], max(self.most[layer], 0)))
+            around = ranked[max(count - 1, 0) : count + 1]
+            priced[layer] -= around.mean() if 0 < count < len(ranked) else around[0]
+        return np.where(free, priced, 0.0)
 
     def floor_at(self, price: float) -> tuple[Float64s, Ints]:
         """Lower bound of every mixed layer at ``price`` and its count of hot experts: [L] each.

@@ -34,7 +34,7 @@ class Solution:
     objective_us, bound_us
         Objective of ``hot`` and a proven lower bound, both with the problem's constant.
     gap
-        (objective - bound) / (objective - constant): the share of the changeable part that is unproven.
+        (objective - bound) / |objective - constant|: the share of the changeable part that is unproven.
     seconds
         Wall time.
     lp_us
@@ -52,8 +52,13 @@ class Solution:
 
 
 def relative_gap(objective_us: float, bound_us: float, constant_us: float) -> float:
-    """Gap on the part of the objective that a placement can change (never below 0)."""
-    changeable = objective_us - constant_us
-    if changeable <= 0:
-        return 0.0
-    return max(0.0, (objective_us - bound_us) / changeable)
+    """Gap on the part of the objective that a placement can change (never below 0).
+
+    That part may be negative where linear terms reward hot experts; its size counts. Where it is zero and
+    the bound is not reached, all of it is unproven: 1.
+    """
+    changeable = abs(objective_us - constant_us)
+    unproven = max(0.0, objective_us - bound_us)
+    if changeable == 0:
+        return 1.0 if unproven > 0 else 0.0
+    return unproven / changeable
