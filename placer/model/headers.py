@@ -14,11 +14,13 @@ from placer.model.module import StoredTensor
 
 INDEX_NAME = "model.safetensors.index.json"
 MAX_HEADER_BYTES = 32 * 2**20
-"""A tensor's entry takes about 130 bytes: a quarter of a million tensors in one file, more than any has."""
+MAX_TENSORS = 200_000
+"""Of one file: a whole model of a trillion parameters has 140,000, in many files and 18 MB of headers."""
 MAX_UNUSUAL_BYTES = 8 * 2**20
 """The same for a header that no known writer spells like this, and that a general parser has to read."""
-MAX_INDEX_BYTES = 48 * 2**20
-MAX_INDEX_ENTRIES = 500_000
+MAX_INDEX_BYTES = 80 * 2**20
+MAX_INDEX_ENTRIES = 700_000
+"""Kimi-K3, the largest published model, has half a million tensors and an index of 65 MB."""
 _MAX_INDEX_BRACKETS = 256
 MAX_NAME = 512
 MAX_DIMENSIONS = 8
@@ -65,7 +67,6 @@ def read_headers(directory: Path) -> Iterator[StoredTensor]:
     seen: dict[str, str] = {}
     for shard in shards:
         tensors = read_header(directory / shard)
-        before = len(seen)
         for tensor in tensors:
             if tensor.name in seen:
                 raise BadInputError(
@@ -73,9 +74,9 @@ def read_headers(directory: Path) -> Iterator[StoredTensor]:
                     "keep the files of one checkpoint in the directory",
                 )
             seen[tensor.name] = shard
-        if before + len(tensors) > 2 * MAX_INDEX_ENTRIES:
+        if len(seen) > MAX_INDEX_ENTRIES:
             raise BadInputError(
-                f"{directory} holds more than {2 * MAX_INDEX_ENTRIES:,} tensors", "check the files"
+                f"{directory} holds more than {MAX_INDEX_ENTRIES:,} tensors", "check the files"
             )
         yield from tensors
     for name, shard in (expected or {}).items():
@@ -94,6 +95,8 @@ def read_header(path: Path) -> list[StoredTensor]:
         As `read_headers`.
     """
     text, data_bytes = _read_text(path)
+    if text.count('"data_offsets"') > MAX_TENSORS:
+        raise BadInputError(f"{path}: the header names more than {MAX_TENSORS:,} tensors", "check the file")
     tensors, spans = _plain_entries(path, text) or _unusual_entries(path, text)
     spans.sort()
     reached = 0
@@ -122,8 +125,10 @@ def _plain_entries(path: Path, text: str) -> tuple[list[StoredTensor], Spans] | 
     tensors: list[StoredTensor] = []
     spans: Spans = []
     reached, closed = 1, False
-    for match in _ENTRY.finditer(text, 1):
-        if match.start() != reached or closed:
+    # Anchored at every entry: a search would try each place of a header that is spelled another way.
+    while not closed:
+        match = _ENTRY.match(text, reached)
+        if match is None:
             return None
         reached = match.end()
         name, dtype, sides, first, last, after = match.groups()
@@ -136,7 +141,7 @@ def _plain_entries(path: Path, text: str) -> tuple[list[StoredTensor], Spans] | 
             return None
         spans.append((begin, end, len(tensors)))
         tensors.append(StoredTensor(name, dtype, shape))
-    if not closed or text[reached:].strip(" \n\r\t"):
+    if text[reached:].strip(" \n\r\t"):
         return None
     if len({tensor.name for tensor in tensors}) != len(tensors):
         raise BadInputError(f"{path}: the header is not valid JSON: a name appears twice", _DOWNLOAD)
@@ -193,7 +198,9 @@ def _read_index(directory: Path) -> dict[str, str] | None:
             f"{path} holds more than {MAX_INDEX_ENTRIES:,} entries, or is nested", "check the file"
         )
     try:
-        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        text = raw.decode("utf-8")
+        del raw
+        document = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path} is not valid JSON: {str(error)[:120]}", _DOWNLOAD) from None
     weight_map = document.get("weight_map") if isinstance(document, dict) else None
