@@ -389,7 +389,7 @@ json_values = st.recursive(
     | st.booleans()
     | st.integers(-3, 5)
     | st.integers(-(10**20), 10**20)
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
     | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
