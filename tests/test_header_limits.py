@@ -20,12 +20,13 @@ _READ = """
 import json, pathlib, re, sys, time
 from placer.errors import BadInputError
 from placer.model.spec import read_model
-started, said = time.perf_counter(), ""
+# Seconds of this process alone: other work on the machine is not what is tested.
+started, said = time.process_time(), ""
 try:
     read_model(sys.argv[1])
 except BadInputError as error:
     said = str(error)
-seconds = time.perf_counter() - started
+seconds = time.process_time() - started
 # Not ru_maxrss, which a process inherits from the one that started it.
 status = pathlib.Path("/proc/self/status")
 peak = int(re.search(r"VmHWM:\\s*(\\d+) kB", status.read_text())[1]) * 1024 if status.exists() else 0
@@ -59,7 +60,7 @@ KIMI_K2 = {
 def measured_read(path: Path) -> dict[str, Any]:
     """Seconds, peak bytes and the refusal of reading ``path`` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _READ, str(path)], check=True, capture_output=True, text=True
+        [sys.executable, "-P", "-c", _READ, str(path)], check=True, capture_output=True, text=True, timeout=60
     )
     return dict(json.loads(done.stdout))
 
