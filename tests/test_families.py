@@ -6,6 +6,8 @@ from typing import Any
 
 import family_configs as configs
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sparse_checkpoint import write_checkpoint
 
 from placer.errors import BadInputError
@@ -13,11 +15,15 @@ from placer.model.blueprint import Blueprint, blueprint
 from placer.model.checkpoint import weigh_by_headers
 from placer.model.config import read_config
 from placer.model.headers import read_headers
+from placer.model.inspect import inspect_document
 from placer.model.module import WEIGHT_CLASSES, StoredTensor
 from placer.model.spec import ModelSpec, read_model
 from placer.model.storage import stored_tensors
 
 MIB = 2**20
+ALL_CONFIGS = {
+    name: value for name, value in vars(configs).items() if isinstance(value, dict) and "model_type" in value
+}
 
 
 def read(folder: Path, config: dict[str, Any], **changes: Any) -> ModelSpec:
@@ -364,10 +370,7 @@ def test_fused_experts_of_an_mtp_layer(tmp_path: Path) -> None:
     assert sum(g.bytes_per_gpu(2, 2) for g in weighed.groups if g.weight_class == "mtp") == apart
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name, value in vars(configs).items() if isinstance(value, dict) and "model_type" in value],
-)
+@pytest.mark.parametrize("name", ALL_CONFIGS)
 def test_gpus_together_hold_the_model_and_each_no_more_than_before(tmp_path: Path, name: str) -> None:
     spec = read(tmp_path, getattr(configs, name))
     for fewer, more in ((1, 2), (2, 4)):
@@ -379,3 +382,32 @@ def test_gpus_together_hold_the_model_and_each_no_more_than_before(tmp_path: Pat
             assert before_kv <= 2 * spec.kv_bytes_per_token_per_gpu(more, dtype) <= 2 * before_kv
             state = spec.state_bytes_per_request_per_gpu(fewer, dtype)
             assert state <= 2 * spec.state_bytes_per_request_per_gpu(more, dtype) <= 2 * state
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 5)
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_value_in_any_field_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    config = ALL_CONFIGS[data.draw(st.sampled_from(sorted(ALL_CONFIGS)))]
+    fields = config.get("text_config", config)
+    value = data.draw(json_values)
+    name = data.draw(st.sampled_from(sorted(fields)))
+    if isinstance(fields[name], dict) and data.draw(st.booleans()):
+        inner = data.draw(st.sampled_from(sorted(fields[name])))
+        value = {**fields[name], inner: value}
+    try:
+        spec = read(tmp_path, config, **{name: value})
+    except BadInputError:
+        return
+    json.dumps(inspect_document(spec, 1), allow_nan=False)

@@ -616,7 +616,7 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(10**20), 10**20)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_subnormal=False)
     | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,

@@ -16,6 +16,8 @@ _WRAPPERS = r"(?:(?:model\.|language_model\.){0,2})"
 _FUSED = r"(?:gate_up|gate|up|down)_proj(?:_[a-z]+)?"
 _LAYER = re.compile(r"^model\.layers\.(\d{1,9})\.")
 _SHOWN = 3
+_MAX_UNKNOWN = 20_000
+"""Vision towers and the like have a few thousand tensors."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
     for header in headers:
         if experts.add(header):
             continue
-        tensor = StoredTensor(_canonical(header.name), header.dtype, header.shape)
+        tensor = StoredTensor(canonical_name(header.name), header.dtype, header.shape)
         owner = modules.get(tensor.name) or modules.get(tensor.name.rpartition(".")[0])
         if owner is not None:
             found.add(owner.name)
@@ -102,6 +104,12 @@ def weigh_by_headers(blueprint: Blueprint, headers: Iterable[StoredTensor]) -> W
             tally.add(tensor, "mtp", split)
         else:
             unknown.append(tensor.name)
+            if len(unknown) > _MAX_UNKNOWN:
+                raise BadInputError(
+                    f"more than {_MAX_UNKNOWN:,} tensors of the checkpoint belong to nothing that config.json "
+                    f"describes, {_shown(unknown[0])[:80]} the first",
+                    "keep config.json and weights of the same model together",
+                )
             tally.add(tensor, _unknown_class(tensor.name, blueprint), Split.REPLICATED)
     experts.check()
     missing = [name for name in modules if name not in found and not drafting.holds(name)]
@@ -263,7 +271,7 @@ def _copies(blueprint: Blueprint) -> list[Weight]:
     ]
 
 
-def _canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """``name`` without the prefixes of multimodal wrappers, in the form ``model.layers.3.…``."""
     for prefix in ("model.language_model.", "language_model."):
         if name.startswith(prefix):

@@ -14,7 +14,7 @@ from placer.model.block_sparse_attention import BlockSparseAttention, block_spar
 from placer.model.compressed_attention import CompressedAttention, compressed_kinds
 from placer.model.config import Config
 from placer.model.factorised_attention import FactorisedAttention
-from placer.model.family import Experts, Family, LatentExperts, Router
+from placer.model.family import EXPERT_COUNT_FIELDS, Experts, Family, LatentExperts, Router
 from placer.model.gated_delta import GatedDelta
 from placer.model.grouped_query import GroupedQuery, HeadFields, window_of
 from placer.model.hyper_connections import head_connections, layer_connections
@@ -480,7 +480,10 @@ FAMILIES = (
     ),
 )
 
-_EXPERT_COUNT_FIELDS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+
+def knows(config: Config) -> bool:
+    """Whether an entry describes the model type or architecture of ``config``."""
+    return bool(_entries(config))
 
 
 def family_of(config: Config) -> Family:
@@ -492,16 +495,8 @@ def family_of(config: Config) -> Family:
         When model_type and architecture disagree, the model has no experts, or no family describes it: names
         the fields that stay uninterpreted.
     """
-    model_type = config.text("model_type", default="")
-    if config.nested and not model_type:
-        outer = config.document.get("model_type")
-        model_type = outer if isinstance(outer, str) else ""
-    architecture = None if config.nested else config.architecture
-    known = [
-        family
-        for family in FAMILIES
-        if (model_type in family.model_types if model_type else architecture in family.architectures)
-    ]
+    model_type, architecture = _names(config)
+    known = _entries(config)
     if known and (architecture is None or architecture in known[0].architectures):
         return known[0]
     if known:
@@ -510,9 +505,9 @@ def family_of(config: Config) -> Family:
             f"expected {' or '.join(known[0].architectures)}",
         )
     supported = ", ".join(name for family in FAMILIES for name in family.model_types)
-    if not any(config.has(name) for name in _EXPERT_COUNT_FIELDS):
+    if not any(config.has(name) for name in EXPERT_COUNT_FIELDS):
         raise BadInputError(
-            f"{config.path}: no experts: none of {', '.join(_EXPERT_COUNT_FIELDS)} is there",
+            f"{config.path}: no experts: none of {', '.join(EXPERT_COUNT_FIELDS)} is there",
             f"placer places mixture-of-experts models ({supported})",
         )
     raise BadInputError(
@@ -520,6 +515,24 @@ def family_of(config: Config) -> Family:
         f"no rule for its fields {', '.join(_shaping_fields(config))}",
         f"supported: {supported}; a new family is one entry in placer/model/families.py",
     )
+
+
+def _names(config: Config) -> tuple[str, str | None]:
+    """The language model's type, and the architecture where it is that of the language model."""
+    model_type = config.text("model_type", default="")
+    if config.nested and not model_type:
+        outer = config.document.get("model_type")
+        model_type = outer if isinstance(outer, str) else ""
+    return model_type, None if config.nested else config.architecture
+
+
+def _entries(config: Config) -> list[Family]:
+    model_type, architecture = _names(config)
+    return [
+        family
+        for family in FAMILIES
+        if (model_type in family.model_types if model_type else architecture in family.architectures)
+    ]
 
 
 _SHAPING_WORDS = (

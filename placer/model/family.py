@@ -9,6 +9,9 @@ from placer.model.module import Module
 from placer.model.mtp import MtpLayers
 from placer.model.shared_experts import SharedExperts
 
+EXPERT_COUNT_FIELDS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+"""Every field under which a family has the number of routed experts."""
+
 
 @dataclass(frozen=True)
 class Router:

@@ -67,19 +67,22 @@ def read_headers(directory: Path) -> Iterator[StoredTensor]:
     seen: dict[str, str] = {}
     for shard in shards:
         tensors = read_header(directory / shard)
-        for tensor in tensors:
-            if tensor.name in seen:
-                raise BadInputError(
-                    f"{directory}: {seen[tensor.name]} and {shard} both hold {tensor.name!r:.120}",
-                    "keep the files of one checkpoint in the directory",
-                )
-            seen[tensor.name] = shard
+        names = [tensor.name for tensor in tensors]
+        if not seen.keys().isdisjoint(names):
+            name = next(name for name in names if name in seen)
+            raise BadInputError(
+                f"{directory}: {seen[name]} and {shard} both hold {name!r:.120}",
+                "keep the files of one checkpoint in the directory",
+            )
+        seen.update(dict.fromkeys(names, shard))
         if len(seen) > MAX_INDEX_ENTRIES:
             raise BadInputError(
                 f"{directory} holds more than {MAX_INDEX_ENTRIES:,} tensors", "check the files"
             )
         yield from tensors
-    for name, shard in (expected or {}).items():
+    if expected is None or expected == seen:
+        return
+    for name, shard in expected.items():
         if seen.get(name) != shard:
             raise BadInputError(
                 f"{directory / shard} lacks {name!r:.120}, which {INDEX_NAME} puts there", _DOWNLOAD

@@ -10,8 +10,11 @@ from placer.model import formats
 from placer.model.blueprint import Blueprint, blueprint
 from placer.model.checkpoint import Weighed, weigh_by_formula, weigh_by_headers
 from placer.model.config import MAX_CONFIG_BYTES, Config, read_config
+from placer.model.families import knows
 from placer.model.headers import has_headers, read_headers
 from placer.model.kv import CacheGroup, RequestState, request_bytes, token_bytes
+from placer.model.quantization import quantization_of
+from placer.model.unknown_family import assumptions, observed_blueprint
 from placer.model.weights import WeightGroup, class_bytes_per_gpu
 
 GPU_FORMAT = "fp8_block"
@@ -60,7 +63,7 @@ class ModelSpec:
         What layers keep per request beside windows: recurrent states, rings of a compressor.
     provenance
         Where the figures come from: ``config``, ``sizes``, ``gpu``, and ``mismatch`` where headers and
-        formulas disagree (the headers count).
+        formulas disagree (the headers count); ``assumed`` where no family describes the model.
     """
 
     name: str
@@ -220,7 +223,8 @@ def read_model(path: Path | str) -> ModelSpec:
     """Read the model at ``path``: a checkpoint directory, one with only config.json, or a config.json.
 
     Weights are never read. With safetensors files (or an index of them) in the directory, sizes come from
-    their headers; otherwise, and for a config.json itself, from formulas.
+    their headers; otherwise, and for a config.json itself, from formulas. A model of an unknown family needs
+    headers, and what is assumed of it is stated.
 
     Raises
     ------
@@ -241,13 +245,19 @@ def _read(path: Path) -> ModelSpec:
     beside, said_by = (
         _quantization_beside(directory) if directory and config.quantization is None else (None, None)
     )
-    plan = blueprint(config, beside)
-    if directory is not None and has_headers(directory):
-        weighed, sizes = weigh_by_headers(plan, read_headers(directory)), "safetensors headers"
-    else:
-        weighed, sizes = weigh_by_formula(plan), "computed from config.json"
     origin = _config_origin(config) + (f"; quantised by {said_by}" if said_by else "")
-    return _spec(_name(path), config, plan, weighed, {"config": origin, "sizes": sizes})
+    provenance = {"config": origin, "sizes": "safetensors headers"}
+    if directory is None or not has_headers(directory):
+        plan = blueprint(config, beside)
+        provenance["sizes"] = "computed from config.json"
+        return _spec(_name(path), config, plan, weigh_by_formula(plan), provenance)
+    if knows(config):
+        plan = blueprint(config, beside)
+        return _spec(_name(path), config, plan, weigh_by_headers(plan, read_headers(directory)), provenance)
+    headers = list(read_headers(directory))
+    plan = observed_blueprint(config, quantization_of(config, beside), headers)
+    provenance["assumed"] = assumptions(plan)
+    return _spec(_name(path), config, plan, weigh_by_headers(plan, headers), provenance)
 
 
 def _spec(
