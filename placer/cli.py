@@ -1,5 +1,6 @@
 """The `placer` command: parse, call one function, print its result."""
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from placer.errors import BadInputError, PlacerError
+from placer.output import checked_output
 
 app = typer.Typer(
     name="placer",
@@ -199,7 +201,7 @@ def trace_import(
     from placer.profiler.trace.importing import import_trace
 
     spec = None if model is None else read_model(model)
-    _check_writable(output)
+    checked_output(output, [source])
     trace = import_trace(
         source,
         format=form,
@@ -244,7 +246,7 @@ def trace_synth(
     from placer.profiler.trace.file import write_trace
     from placer.profiler.trace.synth import synthesise
 
-    _check_writable(output)
+    checked_output(output)
     trace = synthesise(preset, seed=seed)
     write_trace(trace, output)
     _say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
@@ -282,7 +284,7 @@ def profile(
     from placer.profiler.trace.file import read_trace
 
     spec = read_model(model)
-    _check_writable(output)
+    checked_output(output, [] if trace is None else [trace])
     request = ProfileRequest(
         tp=tp,
         cpu_kernel=cpu_kernel,
@@ -352,7 +354,7 @@ def solve(
     budget = parse_size(hbm_budget, whole_bytes=measured.gpu.usable_bytes, name="--hbm-budget")
     _check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget)
     free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
-    _check_writable(output)
+    checked_output(output, [Path(trace), profile])
     request = SolveRequest(
         workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
         budget_bytes=budget,
@@ -461,7 +463,7 @@ def bench(
     from placer.solvers.bench import bench as run_bench
 
     if csv is not None:
-        _check_writable(csv)
+        checked_output(csv, instances)
     names = [name for name in rivals.split(",") if name]
     for name in names:
         _choice(name, {"highs": None, "cbc": None}, "--rivals")
@@ -504,7 +506,8 @@ def _show(answer: Any) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text + "\n")
 
 
 def _count_or_auto(text: str, flag: str) -> int | None:
@@ -531,19 +534,6 @@ def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
     return choices[text]
 
 
-def _check_writable(path: Path) -> None:
-    """Refuse an output that cannot be written before any long work starts."""
-    folder = path.parent
-    if path.is_dir():
-        raise BadInputError(f"cannot write {path}: it is a directory", "give a file name with -o")
-    if not folder.is_dir():
-        raise BadInputError(
-            f"cannot write {path}: {folder} is not a folder", "create it or choose another with -o"
-        )
-    if not os.access(folder, os.W_OK):
-        raise BadInputError(f"cannot write {path}: no permission in {folder}", "choose another with -o")
-
-
 def _interrupt(_number: int, _frame: object) -> None:
     """End as on Ctrl-C, so that worker processes end too."""
     raise KeyboardInterrupt
@@ -557,7 +547,18 @@ def main() -> None:
         if code == INTERRUPTED:
             # Typer turns Ctrl-C into this code by itself.
             raise KeyboardInterrupt
+        # A full or closed stdout shows only when it is flushed.
+        sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except OSError as error:
+        # Whatever the operating system refuses: names too long, a full stdout, a vanished folder.
+        _say(
+            f"error: {error.strerror or error}" + (f": {str(error.filename)[:80]}" if error.filename else "")
+        )
+        _say("  do: check the paths and the free space")
+        # What could not be written must not be tried again while the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
     except _UsageError as error:
         _say(f"error: {error.format_message()}")
         _say(f"  do: see {error.ctx.command_path if error.ctx else 'placer'} --help")

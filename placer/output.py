@@ -1,8 +1,9 @@
 """Output files that appear whole or not at all: written beside their target, then renamed onto it."""
 
 import os
+import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from placer.errors import BadInputError
@@ -16,11 +17,9 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     BadInputError
         When the folder is missing or not writable, or the disk is full; nothing is left behind.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise BadInputError(f"cannot write {path}: it is a directory", "give a file name with -o")
+    path = checked_output(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=".placer-", dir=path.parent)
     except OSError as error:
         raise BadInputError(
             f"cannot write {path}: {error.strerror or error}", "create the folder or choose another with -o"
@@ -41,6 +40,41 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def checked_output(path: Path, inputs: Iterable[Path] = ()) -> Path:
+    """Where an output at ``path`` will be: links are followed, so that they stay and their target changes.
+
+    Raises
+    ------
+    BadInputError
+        When the folder is missing or not writable, or ``path`` is one of ``inputs``, or is there and is no
+        regular file: a rename onto a device or a pipe would replace it.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode if target.exists() else None
+        folder = target.parent
+        if mode is not None and stat.S_ISDIR(mode):
+            raise BadInputError(f"cannot write {path}: it is a directory", "give a file name with -o")
+        if mode is not None and not stat.S_ISREG(mode):
+            raise BadInputError(f"cannot write {path}: it is not a regular file", "give a file name with -o")
+        if not folder.is_dir():
+            raise BadInputError(
+                f"cannot write {path}: {folder} is not a folder", "create it or choose another with -o"
+            )
+        for source in inputs:
+            if source.exists() and os.path.realpath(source) == str(target):
+                raise BadInputError(
+                    f"cannot write {path}: it is an input of this command", "choose another with -o"
+                )
+    except OSError as error:
+        raise BadInputError(
+            f"cannot write {path}: {error.strerror or error}", "choose another with -o"
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise BadInputError(f"cannot write {path}: no permission in {folder}", "choose another with -o")
+    return target
 
 
 def write_text(path: Path, text: str) -> None:

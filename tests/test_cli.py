@@ -176,6 +176,9 @@ def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> N
         ({"model": "nowhere"}, "nowhere"),
         ({"trace": "nowhere"}, "nowhere"),
         ({"profile": "nowhere"}, "nowhere"),
+        ({"model": "m" * 300}, "too long"),
+        ({"trace": "t" * 300}, "too long"),
+        ({"profile": "p" * 300}, "too long"),
         ({"max_running": "many"}, "--max-running"),
         ({"max_running": "0"}, "--max-running"),
         ({"min_kv_tokens": -5}, "--min-kv-tokens"),
@@ -210,6 +213,15 @@ def test_an_output_that_cannot_be_written(job: Path, run: Run, tmp_path: Path) -
     code, _, err = run(*solve_arguments(job, tmp_path / "nowhere" / "placement.json"))
     assert code == 2
     assert "cannot write" in err
+
+
+def test_an_output_never_replaces_an_input(job: Path, run: Run) -> None:
+    for name in ("profile.json", "trace.safetensors"):
+        before = (job / name).read_bytes()
+        code, _, err = run(*solve_arguments(job, job / name))
+        assert code == 2
+        assert "input of this command" in err
+        assert (job / name).read_bytes() == before
 
 
 def test_a_trace_of_another_model(job: Path, run: Run, tmp_path: Path) -> None:

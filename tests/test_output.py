@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from placer.errors import BadInputError
-from placer.output import write_text, write_whole
+from placer.output import checked_output, write_text, write_whole
 
 
 def test_a_file_appears_with_its_text(tmp_path: Path) -> None:
@@ -37,6 +37,34 @@ def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is a directory"):
         write_text(tmp_path, "{}")
+
+
+def test_a_link_stays_and_its_target_changes(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    write_text(tmp_path / "link.json", "new")
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "real.json").read_text() == "new"
+
+
+def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(BadInputError, match="not a regular file"):
+        write_text(pipe, "{}")
+    assert pipe.is_fifo()
+
+
+def test_an_input_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("in.json")
+    with pytest.raises(BadInputError, match="input of this command"):
+        checked_output(tmp_path / "link.json", [tmp_path / "in.json"])
+
+
+def test_a_name_that_is_too_long_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="cannot write"):
+        write_text(tmp_path / ("a" * 300), "{}")
 
 
 def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
