@@ -174,6 +174,9 @@ def hardware(
     from placer.datasheet import GPU_NAMES
     from placer.hardware import hardware_document
 
+    if list_names and json_output:
+        _print_json({"gpus": list(GPU_NAMES)})
+        return
     if list_names:
         sys.stdout.write("\n".join(GPU_NAMES) + "\n")
         return
@@ -542,6 +545,10 @@ def _interrupt(_number: int, _frame: object) -> None:
 def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    # Python leaves a closed standard stream as None.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:

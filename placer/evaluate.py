@@ -144,6 +144,9 @@ def _verdict(step_us: dict[str, float], coverage: dict[str, float], null: float)
     against_best = step_us[best] / step_us["plan"]
     against_default = step_us["uniform"] / step_us["plan"]
     served = f"the plan's hot experts serve {coverage['plan']:.1%} of the selections ({null:.1%} by chance)"
+    if null in (0.0, 1.0):
+        held = "every expert" if null else "no expert"
+        return f"{held} is hot: there is no placement to compare, whatever the traffic"
     if against_default < 1.0 + _WORTH:
         return (
             f"the plan does not help on this trace: {served}; record a trace of this traffic and solve again"

@@ -24,10 +24,19 @@ class Level:
     room_experts: int
 
 
+MOST_RUNNING = 1024
+"""Running requests beyond which no level is tried unless --max-running asks for it."""
+
+
 def running_grid(clients: int) -> tuple[int, ...]:
-    """Numbers of running requests worth trying: powers of two below ``clients``, and ``clients``."""
-    powers = [1 << exponent for exponent in range(clients.bit_length())]
-    return tuple(sorted({power for power in powers if power < clients} | {clients}))
+    """Numbers of running requests worth trying: powers of two, those half-way between, and ``clients``.
+
+    Ends at `MOST_RUNNING`: more clients than that queue.
+    """
+    most = min(clients, MOST_RUNNING)
+    powers = [1 << exponent for exponent in range(most.bit_length())]
+    steps = {*powers, *(power * 3 // 2 for power in powers)}
+    return tuple(sorted({step for step in steps if step < most} | {most}))
 
 
 def chunk_grid(prompt_tokens: int, running: int) -> tuple[int, ...]:

@@ -103,9 +103,9 @@ class KvSection(Section):
     dtype: Literal["bf16", "fp8"]
     bytes_per_token_per_gpu: int = Field(ge=0)
     tokens: int = Field(ge=1)
-    max_running_requests: int = Field(ge=1)
+    max_running_requests: int = Field(ge=1, le=65_536)
     chunked_prefill_size: int = Field(ge=1)
-    cuda_graph_max_bs: int = Field(ge=1)
+    cuda_graph_max_bs: int = Field(ge=1, le=65_536)
 
 
 class Spread(Section):

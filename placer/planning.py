@@ -27,6 +27,8 @@ SPECULATIVE_NOTE = (
     "room is kept for the MTP layer with all its experts and its cache: start the server with its own "
     "speculative-decoding flags; predicted times are without drafting"
 )
+DOUBTFUL_MAPE = 0.10
+"""Held-out error of the cold side above which a plan says that its times are doubtful."""
 MOE_ORIGIN = "cost model of the profile on replayed steps of requests that were not solved on"
 
 
@@ -151,7 +153,7 @@ def placement_document(
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
-        "notes": [*solved.notes, *_memory_notes(model, settings, tp)],
+        "notes": [*_fit_warnings(profile), *solved.notes, *_memory_notes(model, settings, tp)],
     }
     for path, value in (
         ("workload.slo.tpot_ms", workload.slo_tpot_ms),
@@ -175,6 +177,20 @@ def _memory_notes(model: ModelSpec, settings: ServerSettings, tp: int) -> list[s
         model, attention_tp=tp, kv_tokens=settings.kv_tokens, kv_dtype=settings.kv_dtype
     )
     return [*((window,) if window else ()), *((SPECULATIVE_NOTE,) if settings.speculative else ())]
+
+
+def _fit_warnings(profile: Profile) -> list[str]:
+    """What makes the cold side's figures doubtful, one sentence each."""
+    warnings = []
+    mape = profile.heldout_error.mape
+    if mape > DOUBTFUL_MAPE:
+        warnings.append(
+            f"warning: the CPU cost model is off by {mape:.0%} on held-out calls, so every predicted time is doubtful: "
+            "profile again on an idle machine"
+        )
+    if profile.cpu.quiet_warning and mape > DOUBTFUL_MAPE / 2:
+        warnings.append(f"warning: while profiling, {profile.cpu.quiet_warning}")
+    return warnings
 
 
 def _hottest_first(hot: np.ndarray[Any, Any], priority: np.ndarray[Any, Any]) -> list[int]:

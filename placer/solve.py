@@ -316,6 +316,10 @@ def solve(
         for name, mask in masks.items()
     }
     notes = [*trace.header.notes, *report.notes()]
+    if request.prefill_from == "none":
+        notes.append(
+            "prompts are left out (--prefill-from none): tokens/s counts them as free, TTFT is unknown"
+        )
     if np.array_equal(masks["plan"], masks["frequency"]):
         notes.append(
             "the plan is the frequency ranking: where the CPU bounds every layer, the best placement of equal "
@@ -326,16 +330,21 @@ def solve(
             f"the baseline '{chosen}' was fastest on the requests kept for choosing and is returned in place "
             "of the solver's plan"
         )
+    gap = relative_gap(objective_us, bound_us, best.problem.constant_us)
+    status = best.solution.status
+    if status is SolverStatus.OPTIMAL and gap > request.gap:
+        # The bound covers levels that the targets exclude, or a baseline replaced the plan.
+        status = SolverStatus.SEARCHED
     return Solved(
         level=best.level,
         hot=hot,
         chosen=chosen,
         priority=expected[StepKind.DECODE, settings.max_running_requests][1],
         solver=best.solution.solver,
-        status=best.solution.status.value,
+        status=status.value,
         objective_us=objective_us,
         bound_us=bound_us,
-        gap=relative_gap(objective_us, bound_us, best.problem.constant_us),
+        gap=gap,
         seconds=time.monotonic() - started,
         levels_solved=len(tried),
         levels_total=len(grid),

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from placer.errors import BadInputError
 
+MOST_CLIENTS = 10_000
+"""Clients that a closed loop is simulated for."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -30,6 +33,11 @@ class Workload:
             if getattr(self, name) < 1:
                 flag = "--" + name.replace("_", "-")
                 raise BadInputError(f"{flag} is {getattr(self, name)}", "give a whole number of at least 1")
+        if self.concurrency > MOST_CLIENTS:
+            raise BadInputError(
+                f"--concurrency is {self.concurrency:,}: clients beyond {MOST_CLIENTS:,} only lengthen the queue",
+                f"give at most {MOST_CLIENTS}",
+            )
         if self.output_tokens < 2:
             raise BadInputError("--output-tokens is 1: TPOT is not defined", "give at least 2 output tokens")
         for name in ("slo_tpot_ms", "slo_ttft_ms"):

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from placer.document import dump_document, read_document
@@ -18,6 +17,9 @@ from placer.profiler.fit import ErrorFigures
 from placer.profiler.timing.kernel_profile import KernelProfile
 
 SCHEMA = "placer.profile/1"
+MOST_US = 1e9
+"""No coefficient of a usable cost model reaches a quarter of an hour."""
+MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -170,8 +172,21 @@ def read_profile(path: Path) -> Profile:
     for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
         if fault := _fault(side):
             raise BadInputError(f"profile {path}: field {name}: {fault}", "run placer profile again")
-    if profile.gpu.usable_bytes < 1 or profile.tp < 1 or profile.gpu.rates.bytes_per_s <= 0:
-        raise BadInputError(f"profile {path}: gpu or tp figures are not positive", "run placer profile again")
+    rates = profile.gpu.rates
+    latencies = (rates.layer_call_us, rates.transfer_call_us, rates.transfer_token_us)
+    usable = (
+        min(profile.gpu.usable_bytes, profile.tp) >= 1
+        and min(rates.bytes_per_s, rates.bf16_flops) > 0
+        and all(0 <= latency <= MOST_US for latency in latencies)
+        and 1 <= profile.cpu.threads <= MOST_THREADS
+        and 1 <= profile.cpu.numa_nodes <= MOST_THREADS
+        and profile.cpu.machine.memory_bytes >= 1
+    )
+    if not usable:
+        raise BadInputError(
+            f"profile {path}: a rate, latency, thread count or memory size is out of range",
+            "run placer profile again",
+        )
     return profile
 
 
@@ -186,8 +201,8 @@ def _fault(side: SideCost) -> str | None:
         if regime.tile < 1 or len(regime.residue_us) != regime.tile:
             return f"tile {regime.tile} with {len(regime.residue_us)} residues"
         parts = (regime.fixed_us, regime.token_us, regime.expert_us, regime.tile_us, regime.heaviest_factor)
-        if min(*parts, regime.floor_us, *regime.residue_us) < 0 or not np.isfinite(parts).all():
-            return "a coefficient is negative or not finite"
+        if not all(0 <= part <= MOST_US for part in (*parts, regime.floor_us, *regime.residue_us)):
+            return f"a coefficient is not between 0 and {MOST_US:g}"
         expected = (regime.max_tokens or 0) + 1
     if side.regimes[-1].max_tokens is not None:
         return "no regime covers large calls"

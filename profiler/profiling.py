@@ -9,6 +9,7 @@ import torch
 from placer import __version__
 from placer.datasheet import GPU_NAMES, GpuDatasheet, gpu_datasheet
 from placer.errors import BadInputError, MissingComponentError
+from placer.kernels.backends import GPU_BACKENDS
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import ModelSpec
@@ -135,6 +136,11 @@ def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
     """The datasheet to use, and whether the hot side is measured on this machine."""
     if request.gpu_name is not None:
         return gpu_datasheet(request.gpu_name), False
+    known = ("auto", *(backend.name for backend in GPU_BACKENDS))
+    if request.gpu_kernel is not None and request.gpu_kernel not in known:
+        raise BadInputError(
+            f"unknown kernel {request.gpu_kernel!r}", f"use --gpu-kernel with one of: {', '.join(known)}"
+        )
     if not torch.cuda.is_available():
         raise MissingComponentError(
             "no GPU is present, so the hot side cannot be timed here",

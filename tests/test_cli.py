@@ -359,3 +359,58 @@ def test_gpu_names_can_be_listed(run: Run) -> None:
     code, out, _ = run("hardware", "--list")
     assert code == 0
     assert "h100-sxm" in out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (("gpu", "rates", "bf16_flops"), 0),
+        (("gpu", "rates", "layer_call_us"), -500),
+        (("gpu", "rates", "transfer_token_us"), -1000),
+        (("cpu", "threads"), 10_000_000),
+        (("cpu", "cost", "regimes", 0, "expert_us"), 1e300),
+        (("cpu", "cost", "regimes", 0, "heaviest_factor"), 1e30),
+    ],
+)
+def test_a_profile_with_impossible_figures(
+    job: Path, run: Run, tmp_path: Path, field: tuple[Any, ...], value: float
+) -> None:
+    document = json.loads((job / "profile.json").read_text())
+    part = document
+    for key in field[:-1]:
+        part = part[key]
+    part[field[-1]] = value
+    (tmp_path / "profile.json").write_text(json.dumps(document))
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", profile=tmp_path / "profile.json"))
+    assert code == 2
+    assert "profile" in err
+
+
+def test_a_doubtful_fit_is_said_beside_the_answer(job: Path, run: Run, tmp_path: Path) -> None:
+    document = json.loads((job / "profile.json").read_text())
+    document["cpu"]["report"]["overall"]["mape"] = 0.45
+    (tmp_path / "profile.json").write_text(json.dumps(document))
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", profile=tmp_path / "profile.json"))
+    assert code == 0
+    assert "off by 45%" in err
+
+
+def test_prompts_that_are_left_out_are_said_to_be(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", prefill_from="none"))
+    assert code == 0
+    assert "counts them as free" in err
+    assert "TTFT p95 unknown" in err
+
+
+def test_an_unknown_gpu_kernel_is_a_usage_error(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(
+        "profile", "--model", job / "model", "--gpu-kernel", "zz", "-o", tmp_path / "profile.json"
+    )
+    assert code == 2
+    assert "unknown kernel" in err
+
+
+def test_more_clients_than_a_closed_loop_can_play_are_refused(job: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", concurrency=100_000_000))
+    assert code == 2
+    assert "--concurrency" in err

@@ -45,10 +45,11 @@ def every_level(
     )
 
 
-def test_running_requests_are_powers_of_two_and_the_clients() -> None:
+def test_running_requests_are_powers_of_two_halves_between_and_the_clients() -> None:
     assert running_grid(1) == (1,)
-    assert running_grid(6) == (1, 2, 4, 6)
-    assert running_grid(64) == (1, 2, 4, 8, 16, 32, 64)
+    assert running_grid(6) == (1, 2, 3, 4, 6)
+    assert running_grid(64) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+    assert running_grid(5_000)[-2:] == (768, 1024)
 
 
 def test_no_chunk_exceeds_the_prompt_by_more_than_one_step() -> None:
@@ -134,7 +135,12 @@ def test_a_pool_that_is_too_large_is_told_how_many_tokens_fit(tiny: ModelSpec) -
 def test_a_fixed_chunk_is_the_only_one(tiny: ModelSpec) -> None:
     assert {level.settings.chunk_tokens for level in every_level(tiny, chunk_tokens=256)} == {256}
     # A decode step larger than the chunk is refused by kt-kernel, so such levels are left out.
-    assert {level.settings.max_running_requests for level in every_level(tiny, chunk_tokens=4)} == {1, 2, 4}
+    assert {level.settings.max_running_requests for level in every_level(tiny, chunk_tokens=4)} == {
+        1,
+        2,
+        3,
+        4,
+    }
     with pytest.raises(BadInputError, match="--chunk 2"):
         every_level(tiny, max_running=6, chunk_tokens=2)
 

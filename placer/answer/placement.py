@@ -19,6 +19,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts: list[RenderableType] = [
         Text(_verdict_sentence(document), style="bold"),
         Text(f"  {document.heldout.verdict}"),
+        Text(f"  {_latency_sentence(document)}"),
         Text(""),
         _ledger_table(document),
         Text(""),
@@ -36,7 +37,14 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
             f"--chunked-prefill-size {kv.chunked_prefill_size} --kv-cache-dtype {kv.dtype}"
         )
     )
-    if destination is not None:
+    if destination is not None and document.cpu_method == "torch":
+        parts.append(
+            Text(
+                "next: no runtime runs torch's INT4 kernel, so this plan cannot be exported: profile with "
+                "--cpu-kernel kt for one that can"
+            )
+        )
+    elif destination is not None:
         parts.append(Text(f"next: placer export {destination} --runtime sglang-kt -o DIR"))
     return Group(*parts)
 
@@ -54,6 +62,19 @@ def _verdict_sentence(document: PlacementDocument) -> str:
         return sentence + " (predicted)"
     times = predicted.output_tokens_per_s / uniform.output_tokens_per_s
     return sentence + f" (predicted; {times:.2f}x the runtime's default placement)"
+
+
+def _latency_sentence(document: PlacementDocument) -> str:
+    """Latencies at the 95th percentile, and how many clients wait for a slot."""
+    tpot, ttft = document.predicted.tpot_ms.p95, document.predicted.ttft_ms.p95
+    said = [
+        "TPOT p95 unknown" if tpot is None else f"TPOT p95 {tpot:,.1f} ms",
+        "TTFT p95 unknown" if ttft is None else f"TTFT p95 {ttft / 1e3:,.2f} s",
+    ]
+    waiting = document.workload.concurrency - document.kv.max_running_requests
+    if waiting > 0:
+        said.append(f"{waiting:,} of {document.workload.concurrency:,} clients wait for a slot")
+    return ", ".join(said) + " (simulated)"
 
 
 def _ledger_table(document: PlacementDocument) -> Table:
