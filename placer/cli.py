@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -28,6 +29,7 @@ trace_app = typer.Typer(help="Routing traces: import, judge, synthesise.", no_ar
 app.add_typer(trace_app, name="trace")
 
 Chosen = TypeVar("Chosen")
+_interrupted = threading.Event()
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
 
@@ -77,6 +79,7 @@ class _Bar:
         self._progress.stop()
 
     def __call__(self, text: str, share: float) -> None:
+        _stop_if_interrupted()
         self._progress.update(self._task, description=text, completed=share)
 
 
@@ -299,6 +302,7 @@ def profile(
     )
     with _Bar() as bar:
         result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
+    _stop_if_interrupted()
     write_profile(result, output)
     if json_output:
         _print_json(result.document())
@@ -387,6 +391,7 @@ def solve(
             host_memory_bytes=memory,
             progress=bar,
         )
+    _stop_if_interrupted()
     write_placement(document, output)
     if json_output:
         _print_json(json.loads(output.read_text(encoding="utf-8")))
@@ -539,13 +544,21 @@ def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
 
 def _interrupt(_number: int, _frame: object) -> None:
     """End as on Ctrl-C, so that worker processes end too."""
+    _interrupted.set()
     raise KeyboardInterrupt
+
+
+def _stop_if_interrupted() -> None:
+    """Raise again what a native library's callback may have swallowed."""
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    _interrupted.clear()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     # Python leaves a closed standard stream as None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
