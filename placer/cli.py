@@ -276,7 +276,10 @@ def profile(
         int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")
     ] = None,
     max_seconds: Annotated[
-        float, typer.Option("--max-seconds", help="Wall-time cap of the CPU campaign.")
+        float,
+        typer.Option(
+            "--max-seconds", help="Wall time of the CPU campaign; a slow machine may overrun it by half."
+        ),
     ] = 300.0,
     seed: SeedOption = 0,
     json_output: JsonOption = False,

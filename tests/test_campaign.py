@@ -284,12 +284,18 @@ def test_programs_beside_the_campaign_are_counted_in_cores() -> None:
     assert now.others_since(now) == 0.0
 
 
-def test_a_steadily_busy_machine_is_not_quiet(samples: Samples) -> None:
-    steady = np.full_like(samples.anchor_us, 100.0)
+def test_the_warning_names_the_signs_that_were_seen_and_no_other(samples: Samples) -> None:
+    steady, moving = (np.full_like(samples.anchor_us, us) for us in (100.0, 100.0))
+    moving[:2] = 130.0
     assert replace(samples, anchor_us=steady, other_cores=0.0).quiet_warning() is None
-    warning = replace(samples, anchor_us=steady, other_cores=1.0).quiet_warning()
+    assert replace(samples, anchor_us=steady, other_cores=1.0).quiet_warning() == (
+        "the machine was not quiet: other programs kept 1.0 cores busy; close them and repeat"
+    )
+    warning = replace(samples, anchor_us=moving, other_cores=0.0).quiet_warning()
     assert warning is not None
-    assert "1.0 cores" in warning
+    assert "moved by" in warning
+    assert "cores busy" not in warning
+    assert "look at clocks or at the host" in warning
 
 
 def test_this_machine_says_what_it_is() -> None:

@@ -96,12 +96,14 @@ class Samples:
     def quiet_warning(self) -> str | None:
         """A sentence when the machine was not quiet, else None."""
         movement = anchor_movement(self.anchor_us.tolist())
-        if movement <= QUIET_MOVEMENT and self.other_cores <= QUIET_CORES:
+        moved, busy = movement > QUIET_MOVEMENT, self.other_cores > QUIET_CORES
+        if not moved and not busy:
             return None
-        return (
-            f"the machine was not quiet: the same call moved by {movement:.0%} from round to round, and other "
-            f"programs kept {self.other_cores:.1f} cores busy; repeat when it is idle"
-        )
+        signs = [f"the same call moved by {movement:.0%} from round to round"] if moved else []
+        if busy:
+            signs.append(f"other programs kept {self.other_cores:.1f} cores busy")
+        cure = "close them and repeat" if busy else "nothing else ran here, so look at clocks or at the host"
+        return f"the machine was not quiet: {' and '.join(signs)}; {cure}"
 
 
 def time_campaign(
