@@ -128,6 +128,8 @@ def inspect(
 
     spec = read_model(model)
     parallel = Parallelism(tp, ep, pp, dp)
+    if spec.checkpoint_format == "fp8_block":
+        parallel.check(spec)
     document = inspect_document(spec, tp if dp == 1 else parallel.attention_tp)
     if plan is not None:
         whole = None if gpu is None else gpu_datasheet(gpu).usable_bytes
@@ -150,6 +152,7 @@ def inspect(
             hot_per_layer=plan,
             speculative=speculative,
             loss_bytes=given_loss_bytes(device_bytes=device, gpu_free_bytes=free),
+            device_bytes=whole,
         )
         document["plan"] = memory_plan_document(
             demand,
@@ -383,6 +386,7 @@ def solve(
         min_hot_per_layer=min_hot,
         speculative=speculative,
         loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
+        device_bytes=measured.gpu.usable_bytes,
     )
     memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
     with _Bar() as bar:

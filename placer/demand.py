@@ -24,6 +24,8 @@ class MemoryDemand:
         Least KV tokens in all, and what one running request holds at its end: the pool must hold both.
     loss_bytes
         Device memory gone after start, or None for the table of `placer.hbm`.
+    device_bytes
+        What a process can use of one GPU, None where the GPU is not known: no budget can be more.
     """
 
     model: ModelSpec
@@ -37,6 +39,7 @@ class MemoryDemand:
     hot_per_layer: int = 0
     speculative: bool = False
     loss_bytes: int | None = None
+    device_bytes: int | None = None
 
     @property
     def settings(self) -> ServerSettings:

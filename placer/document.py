@@ -11,8 +11,10 @@ MAX_DOCUMENT_BYTES = 512 * 2**20
 """No document of ours comes near; a larger file is a mistake or an attack."""
 
 
-def read_document(path: Path, *, what: str) -> dict[str, Any]:
+def read_document(path: Path, *, what: str, infinity: bool = False) -> dict[str, Any]:
     """The JSON object in the file at ``path``; ``what`` names it in errors ("profile", "placement").
+
+    With ``infinity`` the constants Infinity and -Infinity are read as null.
 
     Raises
     ------
@@ -35,7 +37,11 @@ def read_document(path: Path, *, what: str) -> dict[str, Any]:
             f"{what} {path} is not UTF-8 text", f"give a {what} file that placer wrote"
         ) from None
     try:
-        document = json.loads(text, parse_constant=_reject_constant, parse_float=_finite_float)
+        document = json.loads(
+            text,
+            parse_constant=_infinity_as_null if infinity else _reject_constant,
+            parse_float=_finite_float,
+        )
     except RecursionError:
         raise BadInputError(f"{what} {path} is nested too deeply", "check the file") from None
     except ValueError as error:
@@ -45,6 +51,11 @@ def read_document(path: Path, *, what: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadInputError(f"{what} {path} is not a JSON object", "check the file")
     return document
+
+
+def _infinity_as_null(name: str) -> None:
+    if name == "NaN":
+        _reject_constant(name)
 
 
 def _reject_constant(name: str) -> float:

@@ -36,7 +36,7 @@ def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_no
     2·C·k·(2H + 2I') + rows·(H + I') + 4·rows·(2I' + H) with rows = C·k + 32·E and I' = I / nodes.
     Pinned staging: input and output in bf16 twice (double buffer), ids and weights.
     """
-    H, E, k = model.hidden_size, model.experts, model.top_k
+    H, E, k = model.expert_hidden_size, model.experts, model.top_k
     inner = -(-model.expert_intermediate_size // numa_nodes)
     rows = chunk_tokens * k + 32 * E
     scratch = (

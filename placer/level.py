@@ -65,6 +65,7 @@ def levels(
     min_hot_per_layer: int = 0,
     speculative: bool = False,
     loss_bytes: int | None = None,
+    device_bytes: int | None = None,
 ) -> tuple[Level, ...]:
     """Every level that fits the budget and leaves room for the least hot experts, in a fixed order.
 
@@ -110,6 +111,7 @@ def levels(
             hot_per_layer=min_hot_per_layer,
             speculative=speculative,
             loss_bytes=loss_bytes,
+            device_bytes=device_bytes,
         )
         for dtype in kv_dtypes
         for requests in running
@@ -154,4 +156,7 @@ def _infeasible(tried: list[MemoryDemand], *, auto_running: bool) -> InfeasibleE
     )
     flags = {kind: flag for kind, flag in _FLAGS.items() if not (kind == "running" and auto_running)}
     cures = remedies(closest, flags)
-    return InfeasibleError(what, "any one of these fits: " + "; ".join(cure.advice for cure in cures))
+    advice = [
+        f"{cure.advice} and a profile of that tp" if cure.kind == "tp" else cure.advice for cure in cures
+    ]
+    return InfeasibleError(what, "any one of these fits: " + "; ".join(advice))

@@ -8,9 +8,8 @@ from placer.errors import BadInputError
 from placer.hbm import HbmLedger, mem_fraction_static
 from placer.host import HostLedger, host_ledger
 from placer.kv_pool import sglang_window_note, vllm_kv_cache_memory_bytes
-from placer.remedy import Remedy, largest, remedies
+from placer.remedy import largest, remedies
 from placer.runtime_reserve import sglang_default_fraction, sglang_profiled_tokens, sglang_reserve_bytes
-from placer.units import gib
 
 PLAN_FLAGS = {
     "kv_tokens": "--kv-tokens",
@@ -67,7 +66,7 @@ def memory_plan_document(
         "largest_hot_per_layer": most,
         "binding_line": ledger.binding_line,
         "remedies": [
-            {"kind": remedy.kind, "value": remedy.value, "advice": _advice(remedy, device_bytes)}
+            {"kind": remedy.kind, "value": remedy.value, "advice": remedy.advice}
             for remedy in remedies(demand, PLAN_FLAGS)
         ],
         "parallelism": {**asdict(demand.parallel), "gpus": demand.parallel.gpus},
@@ -87,12 +86,6 @@ def memory_plan_document(
         "notes": _notes(demand),
         "null_reasons": null_reasons,
     }
-
-
-def _advice(remedy: Remedy, device_bytes: int) -> str:
-    if remedy.kind == "budget_bytes" and remedy.demand.budget_bytes > device_bytes:
-        return f"a GPU with {gib(remedy.demand.budget_bytes)} usable"
-    return remedy.advice
 
 
 def _check(demand: MemoryDemand) -> None:

@@ -93,7 +93,11 @@ class Parallelism:
     def check(self, model: ModelSpec) -> None:
         """Raise BadInputError when `problem` finds one."""
         if problem := self.problem(model):
-            raise BadInputError(problem, "choose sizes that keep FP8 blocks and experts whole")
+            raise BadInputError(
+                problem,
+                "choose sizes that keep FP8 blocks and experts whole; --ep shares out whole experts among the "
+                "tp GPUs",
+            )
 
 
 def _has_dense_layers(model: ModelSpec) -> bool:

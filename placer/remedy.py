@@ -174,9 +174,14 @@ def _spread(demand: MemoryDemand, **sizes: int) -> MemoryDemand | None:
 def _budget_bytes(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     needed = demand.ledger().needed_bytes
     size = math.ceil(needed / GIB * 100) / 100
-    yield Remedy(
-        "budget_bytes", needed, f"{flag} of at least {size:.2f}GiB", replace(demand, budget_bytes=needed)
-    )
+    whole = demand.device_bytes
+    if whole is not None and needed > whole:
+        advice = f"a GPU with {size:,.2f} GiB usable"
+    elif whole is not None and size * GIB > whole:
+        advice = f"{flag} 100%"
+    else:
+        advice = f"{flag} of at least {size:.2f}GiB"
+    yield Remedy("budget_bytes", needed, advice, replace(demand, budget_bytes=needed))
 
 
 _SEARCHES: dict[str, Callable[[MemoryDemand, str], Iterator[Remedy]]] = {

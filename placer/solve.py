@@ -78,6 +78,8 @@ class SolveRequest:
         Whether to keep room for the model's MTP layer.
     loss_bytes
         Device memory gone after start, or None for the measured table.
+    device_bytes
+        What a process can use of one GPU, None where it is not known.
     """
 
     workload: Workload
@@ -95,6 +97,7 @@ class SolveRequest:
     min_hot_per_layer: int = 0
     speculative: bool = False
     loss_bytes: int | None = None
+    device_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:
@@ -262,6 +265,7 @@ def solve(
         min_hot_per_layer=request.min_hot_per_layer,
         speculative=request.speculative,
         loss_bytes=request.loss_bytes,
+        device_bytes=request.device_bytes,
     )
     solving, choosing, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
     counts = selection_counts(solving)

@@ -75,6 +75,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         min_hot_per_layer=request.min_hot_per_layer,
         speculative=request.speculative,
         loss_bytes=request.loss_bytes,
+        device_bytes=request.device_bytes,
     )
     trace = uniform_trace(model, request.seed)
     best = None

@@ -33,7 +33,9 @@ def document(demand: MemoryDemand, **changes: Any) -> dict[str, Any]:
         "numa_nodes": 2,
         "host_memory_bytes": None,
     }
-    plan = memory_plan_document(demand, **{**options, **changes})
+    options |= changes
+    demand = replace(demand, device_bytes=options["device_bytes"])
+    plan = memory_plan_document(demand, **options)
     # The document is JSON: numbers finite, a reason beside every null.
     assert json.loads(json.dumps(plan, allow_nan=False)) == plan
     assert sum(plan["hbm"]["ledger"].values()) == plan["hbm"]["budget_bytes_per_gpu"]

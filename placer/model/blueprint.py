@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from placer.errors import BadInputError
-from placer.model.config import Config
+from placer.model.config import MAX_TOKENS, Config
 from placer.model.counts import Counts, read_counts
 from placer.model.dtype import elements_bytes
 from placer.model.families import family_of
@@ -20,12 +20,17 @@ from placer.model.storage import Naming, stored_tensors
 
 _STRUCTURAL_FIELDS = (
     "add_full_attention_sink_bias",
+    "attn_layer_period",
     "attn_output_gate",
+    "attn_type_list",
     "compress_ratios",
     "decoder_sparse_step",
+    "enable_moe_block",
     "expert_dtype",
+    "expert_layer_period",
     "first_k_dense_replace",
     "full_attention_interval",
+    "global_attn_every_n_layers",
     "hash_layers",
     "hc_mult",
     "hybrid_layer_pattern",
@@ -36,40 +41,52 @@ _STRUCTURAL_FIELDS = (
     "indexer_types",
     "interleave_moe_layer_step",
     "kv_lora_rank",
+    "layer_group_size",
     "layer_types",
     "linear_attn_config",
     "linear_conv_kernel_dim",
     "linear_num_key_heads",
     "linear_num_value_heads",
     "lm_head_bias",
+    "mamba_d_state",
+    "mamba_num_heads",
     "mlp_bias",
     "mtp_num_hidden_layers",
     "mlp_layer_types",
     "mlp_only_layers",
+    "moe_layer_end_index",
     "moe_layer_freq",
     "moe_layer_interval",
+    "moe_layer_start_index",
     "moe_layers_enum",
+    "moe_num_shared_experts",
     "n_shared_experts",
     "num_attention_groups",
+    "num_attention_heads_per_layer",
+    "num_dense_layers",
     "num_hash_layers",
     "num_mtp_modules",
     "num_nextn_predict_layers",
+    "num_shared_expert",
     "num_shared_experts",
     "o_lora_rank",
+    "per_layer_config",
     "q_lora_rank",
     "qkv_bias",
     "routed_expert_hidden_size",
     "sparse_attention_config",
+    "share_expert_dim",
     "shared_expert_intermediate_size",
     "shared_intermediate_size",
     "swa_num_key_value_heads",
     "use_cla",
+    "use_sliding_window",
     "v_head_dim",
     "zero_expert_num",
 )
 """Fields that add, drop or reshape weights or cache; one that a family does not read is refused."""
 _NEUTRAL: dict[str, object] = {"decoder_sparse_step": 1, "moe_layer_freq": 1, "index_topk_freq": 1}
-_ONE_KIND = ("full_attention", "deepseek_sparse_attention")
+_ONE_KIND = ("full_attention", "deepseek_sparse_attention", "indexed_attention")
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,8 @@ class Blueprint:
         What the layers cache per token, and what they keep per request.
     modules
         Every weight outside the routed experts, MTP layers with their experts included.
+    assumed
+        What is taken for granted; empty where every figure follows from config.json.
     """
 
     family: Family
@@ -94,6 +113,7 @@ class Blueprint:
     cache: tuple[CacheGroup, ...]
     states: tuple[RequestState, ...]
     modules: tuple[Module, ...]
+    assumed: str = ""
 
     @property
     def expert_parameters(self) -> int:
@@ -171,6 +191,8 @@ def blueprint(config: Config, beside: Mapping[str, Any] | None = None) -> Bluepr
     """
     family = family_of(config)
     counts = read_counts(config, family)
+    if family.states_expert_dtype and config.quantization is not None:
+        config.require("expert_dtype")
     result = Blueprint(
         family=family,
         quantization=quantization_of(config, beside),
@@ -178,9 +200,23 @@ def blueprint(config: Config, beside: Mapping[str, Any] | None = None) -> Bluepr
         cache=family.attention.cache(config, counts.num_layers),
         states=family.attention.states(config, counts.num_layers),
         modules=tuple(inventory(config, family, counts)),
+        assumed=_assumed(config, counts),
     )
     _refuse_uninterpreted(config, family)
     return result
+
+
+def _assumed(config: Config, counts: Counts) -> str:
+    """What is taken for granted; nothing where a rule says which layers have the window, or it is off."""
+    # Families of windowed layers have read the field by now, and layer_types names the layers where it is.
+    if not config.unread(("sliding_window",)) or config.fields.get("layer_types"):
+        return ""
+    if config.fields.get("use_sliding_window") is False:
+        return ""
+    window = config.count("sliding_window", least=0, most=MAX_TOKENS)
+    if window >= counts.max_context_tokens:
+        return ""
+    return f"sliding_window {window:,} is left out of account: every layer is taken to cache every token"
 
 
 def _alike(config: Config) -> list[list[str]]:

@@ -13,7 +13,7 @@ from placer.model.storage import stored_tensors, tensor_parameters
 from placer.model.weights import Weight, WeightGroup, gpu_dtype, weight_groups
 
 _WRAPPERS = r"(?:(?:model\.|language_model\.){0,2})"
-_FUSED = r"(?:gate_up|gate|up|down)_proj(?:_[a-z]+)?"
+_FUSED = r"(?:(?:gate_up|gate|up|down)_proj(?:_[a-z]+)?|(?:input|output)_linear)"
 _LAYER = re.compile(r"^model\.layers\.(\d{1,9})\.")
 _SHOWN = 3
 _MAX_UNKNOWN = 20_000
@@ -146,7 +146,7 @@ class _MtpExperts:
         if not re.match(_FUSED, matrix):
             return None
         self._found.add(place)
-        return Split.INPUT if matrix.startswith("down") else Split.OUTPUT
+        return Split.INPUT if matrix.startswith(("down", "output")) else Split.OUTPUT
 
     def holds(self, module: str) -> bool:
         """Whether ``module`` is an expert of a layer whose experts are fused."""

@@ -1,7 +1,7 @@
 """config.json as checked values: a missing, mistyped or absurd field raises an error that names it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,11 @@ MAX_VOCABULARY = 2**26
 MAX_TOKENS = 2**40
 _OUTER_FIELDS = ("tie_word_embeddings", "torch_dtype", "dtype")
 """Fields of a language model that wrappers hold beside ``text_config``."""
+_LANGUAGE_MODELS = ("text_config", "llm_config", "language_config")
+"""Objects under which wrappers hold the fields of their language model."""
+_MISTRAL = "params.json"
+_TALKING = "thinker_config"
+"""Object of a speaking wrapper that holds its wrapper of the language model (Qwen3-Omni)."""
 
 
 class Config:
@@ -35,7 +40,7 @@ class Config:
     sha256
         Of the file's bytes, in hexadecimal.
     nested
-        Whether the language model's fields were under ``text_config``.
+        Name of the object that held the language model's fields, None where they are at the top.
     fields
         The language model's fields.
     document
@@ -45,12 +50,7 @@ class Config:
     def __init__(self, path: Path, sha256: str, document: Mapping[str, Any]) -> None:
         self.path = path
         self.sha256 = sha256
-        text = document.get("text_config")
-        self.nested = isinstance(text, dict)
-        self.fields: Mapping[str, Any] = document
-        if isinstance(text, dict):
-            outer = {name: document[name] for name in _OUTER_FIELDS if name in document}
-            self.fields = outer | {name: value for name, value in text.items() if value is not None}
+        self.nested, self.fields = _language_model(document)
         self.document = document
         self._read: set[str] = set()
 
@@ -81,6 +81,12 @@ class Config:
         self._read.add(name)
         return self.fields.get(name) is not None
 
+    def require(self, *names: str) -> None:
+        """Raise BadInputError unless one of ``names`` is present; null, which means none, will do."""
+        self._read.update(names)
+        if self.fields.keys().isdisjoint(names):
+            raise self._lack(names)
+
     def count(self, *names: str, least: int = 1, most: int = MAX_WIDTH, default: int | None = None) -> int:
         """The whole number under the first of ``names`` that is present; all that are present must agree.
 
@@ -100,10 +106,7 @@ class Config:
         if not found:
             if default is not None:
                 return default
-            raise BadInputError(
-                f"{self.path} lacks {' or '.join(names)}",
-                "give the config.json that came with the checkpoint",
-            )
+            raise self._lack(names)
         if len(set(found.values())) > 1:
             raise BadInputError(
                 f"{self.path}: {' and '.join(f'{name} {value}' for name, value in found.items())} disagree",
@@ -146,9 +149,7 @@ class Config:
         if not self.has(name):
             if default is not None:
                 return default
-            raise BadInputError(
-                f"{self.path} lacks {name}", "give the config.json that came with the checkpoint"
-            )
+            raise self._lack((name,))
         value = self.fields[name]
         if not isinstance(value, str):
             raise self.error(name, value, "a string")
@@ -178,12 +179,31 @@ class Config:
         """Those of ``names`` that hold something and that nobody asked for."""
         return [name for name in names if self.fields.get(name) and name not in self._read]
 
+    def _lack(self, names: Sequence[str]) -> BadInputError:
+        return BadInputError(
+            f"{self.path} lacks {' or '.join(names)}", "give the config.json that came with the checkpoint"
+        )
+
     def error(self, name: str, value: object, expected: str) -> BadInputError:
         """The error for field ``name`` that holds ``value``."""
         return BadInputError(
             f"{self.path}: {name} is {_brief(value)}, expected {expected}",
             "give the config.json that came with the checkpoint",
         )
+
+
+def _language_model(document: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+    """Where the language model's fields are, and the fields."""
+    outer = document.get(_TALKING)
+    outer, prefix = (outer, f"{_TALKING}.") if isinstance(outer, dict) else (document, "")
+    for name in _LANGUAGE_MODELS:
+        text = outer.get(name)
+        if isinstance(text, dict):
+            missing = {
+                field: outer[field] for field in _OUTER_FIELDS if field in outer and text.get(field) is None
+            }
+            return f"{prefix}{name}", {**text, **missing}
+    return None, document
 
 
 def read_config(path: Path) -> Config:
@@ -196,6 +216,11 @@ def read_config(path: Path) -> Config:
     """
     try:
         if not path.is_file():
+            if (path.parent / _MISTRAL).is_file():
+                raise BadInputError(
+                    f"{path.parent} has no config.json, only Mistral's own {_MISTRAL}",
+                    "give the repository's Hugging Face version, which has a config.json",
+                )
             raise BadInputError(
                 f"there is no config.json at {path}", "give a checkpoint directory, or the config.json itself"
             )
@@ -206,7 +231,8 @@ def read_config(path: Path) -> Config:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
-    return Config(path, digest, read_document(path, what="model config"))
+    # transformers writes an unbounded time step of mamba layers as Infinity.
+    return Config(path, digest, read_document(path, what="model config", infinity=True))
 
 
 def _brief(value: object) -> str:

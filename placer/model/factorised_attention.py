@@ -18,6 +18,7 @@ class FactorisedAttention:
         """q, k and v (whole on every GPU), the norm of q, its up-projection and o."""
         hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
         head = config.count("head_dim")
+        config.require("share_q_dim")
         rank = config.count("share_q_dim", default=head)
         at = f"{layer}.self_attn"
         return [

@@ -5,8 +5,9 @@ kind of attention, and the names of its weights. Fields that no entry reads are 
 `placer.model.blueprint` when they change a model's structure, so an entry that is too simple fails loudly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from placer.errors import BadInputError
 from placer.model.attention import Attention, uniform
@@ -58,7 +59,7 @@ def _auxiliary_free(config: Config) -> bool:
 
 _DEEPSEEK_ROUTER = Router("mlp.gate", correction_at="mlp.gate", has_correction=_auxiliary_free)
 _SPARSE_LATENT = LatentAttention(biased=_LATENT_BIASES, indexer=Indexer())
-_GPT_OSS_ATTENTION = GroupedQuery(biased=_QKVO, sinks=_always)
+_GPT_OSS_ATTENTION = GroupedQuery(biased=_QKVO, bias_unless_stated=True, sinks=_always)
 _GATED_QUERY = GroupedQuery(biased=_QKVO, norm="head", gated=_flag("attn_output_gate", default=True))
 _QWEN_SHARED = SharedExperts(
     None,
@@ -83,13 +84,29 @@ _LLAMA_4_ATTENTION = GroupedQuery(biased=_QKVO)
 
 FAMILIES = (
     Family(
-        model_types=("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"),
+        model_types=("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"),
         architectures=("Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration"),
         experts_field=("num_experts", "num_local_experts"),
         layer_rule=sparse_step,
         attention=uniform(GroupedQuery(biased=_QKVO, norm="head")),
         router=Router("mlp.gate"),
         block_scale_dtype="BF16",
+    ),
+    Family(
+        model_types=("qwen2_moe",),
+        architectures=("Qwen2MoeForCausalLM",),
+        experts_field=("num_experts",),
+        layer_rule=sparse_step,
+        attention=uniform(
+            GroupedQuery(
+                HeadFields(derived=True),
+                biased=("q_proj", "k_proj", "v_proj"),
+                bias_field="qkv_bias",
+                bias_unless_stated=True,
+            )
+        ),
+        router=Router("mlp.gate"),
+        shared=_QWEN_SHARED,
     ),
     Family(
         model_types=("qwen3_next",),
@@ -148,10 +165,32 @@ FAMILIES = (
         mtp=DEEPSEEK_MTP,
     ),
     Family(
+        model_types=("deepseek",),
+        architectures=("DeepseekForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=after_dense_prefix,
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO)),
+        router=Router("mlp.gate"),
+        shared=SharedExperts(),
+    ),
+    Family(
+        model_types=("deepseek_v2",),
+        architectures=("DeepseekV2ForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=after_dense_prefix,
+        attention=uniform(LatentAttention(biased=_LATENT_BIASES)),
+        router=Router(
+            "mlp.gate",
+            correction_at="mlp.gate",
+            has_correction=lambda config: config.text("topk_method", default="greedy") == "noaux_tc",
+        ),
+        shared=SharedExperts(),
+    ),
+    Family(
         model_types=("deepseek_v32",),
         architectures=("DeepseekV32ForCausalLM",),
         experts_field=("n_routed_experts",),
-        layer_rule=after_dense_prefix,
+        layer_rule=typed_or_after_prefix,
         attention=uniform(_SPARSE_LATENT),
         router=_DEEPSEEK_ROUTER,
         shared=SharedExperts(),
@@ -189,6 +228,7 @@ FAMILIES = (
         head_at="head",
         layer_extras=layer_connections,
         model_extras=head_connections,
+        states_expert_dtype=True,
     ),
     Family(
         model_types=("glm_moe_dsa",),
@@ -267,6 +307,35 @@ FAMILIES = (
         router=Router("mlp.gate"),
     ),
     Family(
+        model_types=("flex_olmo",),
+        architectures=("FlexOlmoForCausalLM",),
+        experts_field=("num_experts",),
+        width_field=("intermediate_size",),
+        layer_rule=every_layer,
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO, norm="projection")),
+        router=Router("mlp.gate"),
+        layer_norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+    ),
+    Family(
+        model_types=("dots1",),
+        architectures=("Dots1ForCausalLM",),
+        experts_field=("n_routed_experts",),
+        layer_rule=after_dense_prefix,
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO, norm="head")),
+        router=_DEEPSEEK_ROUTER,
+        shared=SharedExperts(),
+    ),
+    Family(
+        model_types=("granitemoe",),
+        architectures=("GraniteMoeForCausalLM",),
+        experts_field=("num_local_experts",),
+        width_field=("intermediate_size",),
+        layer_rule=every_layer,
+        attention=uniform(GroupedQuery(HeadFields(derived=True), biased=_QKVO)),
+        router=Router("block_sparse_moe.router.layer"),
+        experts=Experts("block_sparse_moe"),
+    ),
+    Family(
         model_types=("mixtral",),
         architectures=("MixtralForCausalLM",),
         experts_field=("num_local_experts",),
@@ -294,7 +363,7 @@ FAMILIES = (
         experts_field=("num_local_experts",),
         width_field=("intermediate_size",),
         layer_rule=every_layer,
-        attention=uniform(GroupedQuery(norm="projection", norm_field="use_qk_norm")),
+        attention=uniform(GroupedQuery(norm="projection", norm_field="use_qk_norm", norm_unless_stated=True)),
         router=Router(
             "block_sparse_moe.gate",
             correction_at="block_sparse_moe",
@@ -309,7 +378,7 @@ FAMILIES = (
         architectures=("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
         experts_field=("num_local_experts",),
         width_field=("intermediate_size",),
-        dense_width_field=("intermediate_size_mlp", "intermediate_size"),
+        dense_width_field=("intermediate_size_mlp",),
         layer_rule=interleaved,
         attention=Attention(
             {
@@ -336,6 +405,7 @@ FAMILIES = (
                 biased=_QKVO,
                 norm="head",
                 norm_field="use_qk_norm",
+                norm_unless_stated=True,
                 norm_names=("query_layernorm", "key_layernorm"),
             )
         ),
@@ -356,7 +426,7 @@ FAMILIES = (
             correction_at="mlp.moe_statics",
             has_correction=_flag("moe_use_aux_free", default=True),
         ),
-        shared=SharedExperts("moe_num_shared_experts"),
+        shared=SharedExperts("moe_num_shared_experts", unless_stated=0),
         mtp=MtpLayers(
             "num_nextn_predict_layers",
             at="model.mtp_block.{mtp}",
@@ -446,7 +516,7 @@ FAMILIES = (
         layer_rule=masked_or_after_prefix,
         attention=Attention(
             {
-                "full": GroupedQuery(norm="head", norm_field="use_qk_norm"),
+                "full": GroupedQuery(norm="head", norm_field="use_qk_norm", norm_unless_stated=True),
                 "sparse": BlockSparseAttention(valued=False),
                 "valued": BlockSparseAttention(valued=True),
             },
@@ -505,15 +575,26 @@ def family_of(config: Config) -> Family:
             f"expected {' or '.join(known[0].architectures)}",
         )
     supported = ", ".join(name for family in FAMILIES for name in family.model_types)
-    if not any(config.has(name) for name in EXPERT_COUNT_FIELDS):
+    if not _speaks_of_experts(config.fields):
         raise BadInputError(
-            f"{config.path}: no experts: none of {', '.join(EXPERT_COUNT_FIELDS)} is there",
-            f"placer places mixture-of-experts models ({supported})",
+            f"{config.path}: {model_type or 'the model'} has no experts: none of "
+            f"{', '.join(EXPERT_COUNT_FIELDS)} counts any",
+            "placer places mixture-of-experts models: give one",
         )
     raise BadInputError(
         f"{config.path}: cannot interpret model_type {model_type!r} (architectures {config.architecture!r}): "
         f"no rule for its fields {', '.join(_shaping_fields(config))}",
         f"supported: {supported}; a new family is one entry in placer/model/families.py",
+    )
+
+
+def _speaks_of_experts(fields: Mapping[str, Any]) -> bool:
+    """Whether a field, or one of an object in them, counts experts, under whatever name."""
+    return any(
+        _speaks_of_experts(value)
+        if isinstance(value, dict) and name.endswith("config")
+        else "expert" in name and "per_tok" not in name and type(value) in (int, list) and bool(value)
+        for name, value in fields.items()
     )
 
 
@@ -551,9 +632,17 @@ _SHOWN_FIELDS = 24
 
 def _shaping_fields(config: Config) -> list[str]:
     """Fields of ``config`` that look as if they shaped the model in its own way."""
+    inner = {
+        f"{name}.{field}"
+        for name, value in config.fields.items()
+        if isinstance(value, dict) and name.endswith("config") and name != "quantization_config"
+        for field in value
+    }
     names = [
         name
-        for name in config.fields
-        if name not in _EVERYWHERE and name.isidentifier() and any(word in name for word in _SHAPING_WORDS)
+        for name in (*config.fields, *inner)
+        if name not in _EVERYWHERE
+        and name.replace(".", "_").isidentifier()
+        and any(word in name for word in _SHAPING_WORDS)
     ]
     return sorted(names)[:_SHOWN_FIELDS]

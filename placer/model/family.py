@@ -138,6 +138,9 @@ class Family:
         Further modules of every layer, MTP layers included, and of the model.
     positions_field
         Fields of the tokens that positions reach: the first that is present.
+    states_expert_dtype
+        Whether a quantised config.json must give ``expert_dtype``, because its quantization_config names
+        another format than that of the experts.
     no_effect
         Structural fields that this family's published checkpoints carry and that change no size.
     """
@@ -168,4 +171,5 @@ class Family:
     layer_extras: Callable[[Config, str], list[Module]] = _no_modules
     model_extras: Callable[[Config, str], list[Module]] = _no_modules
     positions_field: tuple[str, ...] = ("max_position_embeddings",)
+    states_expert_dtype: bool = False
     no_effect: tuple[str, ...] = ()

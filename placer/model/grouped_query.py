@@ -38,7 +38,7 @@ class HeadFields:
     section
         Object of config.json that holds them, where they are not at the top.
     value
-        Field of the width of values, where it may differ from that of keys.
+        Field of the width of values, where it differs from that of keys.
     derived
         Whether an absent ``key`` means hidden_size / query heads.
     """
@@ -64,7 +64,7 @@ class HeadFields:
         if query % kv:
             raise config.error(self.kv[0], kv, f"a divisor of the {query} attention heads")
         key = self._key(config, query)
-        value = config.count(self.value, default=key) if self.value is not None else key
+        value = config.count(self.value) if self.value is not None else key
         return Heads(query, kv, key, value)
 
     def _key(self, config: Config, query: int) -> int:
@@ -99,11 +99,11 @@ class GroupedQuery:
         Its place in a layer and the names of its q, k, v and o.
     packed
         Name of the one matrix that holds q, k and v, where they are one.
-    biased, bias_field
-        Projections that hold a bias when the field is true.
-    norm, norm_field, norm_names
+    biased, bias_field, bias_unless_stated
+        Projections that hold a bias when the field is true, and what its absence means.
+    norm, norm_field, norm_unless_stated, norm_names
         What the norms of queries and keys span: "head", "projection" (all heads), or None for no norms; the
-        field that switches them on (always on when None); and their names.
+        field that switches them on (always on when None) and what its absence means; and their names.
     sinks
         Whether a learned sink per query head exists.
     gated
@@ -122,8 +122,10 @@ class GroupedQuery:
     packed: str | None = None
     biased: tuple[str, ...] = ()
     bias_field: str = "attention_bias"
+    bias_unless_stated: bool = False
     norm: str | None = None
     norm_field: str | None = None
+    norm_unless_stated: bool = False
     norm_names: tuple[str, str] = ("q_norm", "k_norm")
     sinks: Callable[[Config], bool] = _never
     gated: Callable[[Config], bool] = _never
@@ -134,14 +136,20 @@ class GroupedQuery:
     def modules(self, config: Config, layer: str) -> list[Module]:
         """q, k, v and o, the norms, the sinks and the gate."""
         heads, hidden = self._heads(config), config.count("hidden_size")
-        biased = self.biased if self.biased and config.flag(self.bias_field, default=False) else ()
+        biased = (
+            self.biased
+            if self.biased and config.flag(self.bias_field, default=self.bias_unless_stated)
+            else ()
+        )
         at = f"{layer}.{self.at}"
         modules = [
             Module(f"{at}.{name}", "attention", shape, split, bias=name in biased, linear=True)
             for name, shape, split in self._matrices(config, heads, hidden)
         ]
         modules = [replace(module, heads=(heads.query, heads.kv)) for module in modules]
-        if self.norm and (self.norm_field is None or config.flag(self.norm_field, default=False)):
+        if self.norm and (
+            self.norm_field is None or config.flag(self.norm_field, default=self.norm_unless_stated)
+        ):
             one = self.norm == "head"
             widths = (
                 heads.key if one else heads.query * heads.key,

@@ -83,6 +83,8 @@ class LatentAttention:
         norms = [Module(f"{at}.kv_a_layernorm", "norms", (latent,))]
         if self.gate_field is not None and config.flag(self.gate_field, default=False):
             shapes.append(("g_proj", (heads * value, hidden), Split.OUTPUT))
+        # Null means that queries have no down-projection; a config that lacks the field may mean any rank.
+        config.require("q_lora_rank")
         if config.has("q_lora_rank"):
             rank = config.count("q_lora_rank")
             shapes.append(("q_a_proj", (rank, hidden), Split.REPLICATED))

@@ -20,6 +20,9 @@ class SharedExperts:
         Whether the width is that of all of them together.
     at, matrices
         Their place in a layer, and the names of gate, up and down.
+    unless_stated
+        Their number where config.json lacks ``count_field``; None refuses such a config, as the classes that
+        read it take one for granted.
     gate
         Module [1, H] that weighs their output, where there is one.
     """
@@ -30,9 +33,20 @@ class SharedExperts:
     at: str = "mlp.shared_experts"
     matrices: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
     gate: str | None = None
+    unless_stated: int | None = None
 
     def read(self, config: Config, expert_width: int) -> tuple[int, int]:
-        """Number of shared experts, and the width of all of them together; (0, 0) where there are none."""
+        """Number of shared experts, and the width of all of them together; (0, 0) where there are none.
+
+        Raises
+        ------
+        BadInputError
+            When config.json does not say: a field that is there and null says that there are none.
+        """
+        if self.count_field is None:
+            config.require(*self.width_fields)
+        elif self.unless_stated is None:
+            config.require(self.count_field)
         width = next(
             (config.count(name, least=0) for name in self.width_fields if config.has(name)), expert_width
         )
@@ -48,4 +62,4 @@ class SharedExperts:
             return 1
         if config.has(self.count_field) and isinstance(config.fields[self.count_field], list):
             return config.alike(self.count_field, least=0, most=MAX_EXPERTS)
-        return config.count(self.count_field, least=0, most=MAX_EXPERTS, default=0)
+        return config.count(self.count_field, least=0, most=MAX_EXPERTS, default=self.unless_stated or 0)

@@ -14,7 +14,7 @@ from placer.model.families import knows
 from placer.model.headers import has_headers, read_headers
 from placer.model.kv import CacheGroup, RequestState, request_bytes, token_bytes
 from placer.model.quantization import quantization_of
-from placer.model.unknown_family import assumptions, observed_blueprint
+from placer.model.unknown_family import observed_blueprint
 from placer.model.weights import WeightGroup, class_bytes_per_gpu
 
 GPU_FORMAT = "fp8_block"
@@ -63,7 +63,7 @@ class ModelSpec:
         What layers keep per request beside windows: recurrent states, rings of a compressor.
     provenance
         Where the figures come from: ``config``, ``sizes``, ``gpu``, and ``mismatch`` where headers and
-        formulas disagree (the headers count); ``assumed`` where no family describes the model.
+        formulas disagree (the headers count); ``assumed`` where something is taken for granted.
     """
 
     name: str
@@ -179,11 +179,14 @@ class ModelSpec:
         )
         if not name:
             return None
-        working = [size for size in self._workable_tp() if not self._fp8_problematic(size)]
+        working = self._fp8_workable_tp()
         return (
             f"tp {tp} cuts the {name} width {width:,} to {width / tp:,g}, not whole FP8 blocks of 128; "
             f"possible: tp {', '.join(map(str, working))}"
         )
+
+    def _fp8_workable_tp(self) -> list[int]:
+        return [size for size in self._workable_tp() if not self._fp8_problematic(size)]
 
     def _fp8_problematic(self, tp: int) -> bool:
         return any(_splits_block(width, tp) for _, width in self._fp8_widths())
@@ -210,7 +213,7 @@ class ModelSpec:
                 heads += f" and {self.kv_heads} KV heads"
             raise BadInputError(
                 f"tp {tp} does not divide the {heads} of {self.name}",
-                f"use --tp {', '.join(map(str, self._workable_tp()))}",
+                f"use --tp {', '.join(map(str, self._fp8_workable_tp()))}",
             )
 
 
@@ -256,7 +259,6 @@ def _read(path: Path) -> ModelSpec:
         return _spec(_name(path), config, plan, weigh_by_headers(plan, read_headers(directory)), provenance)
     headers = list(read_headers(directory))
     plan = observed_blueprint(config, quantization_of(config, beside), headers)
-    provenance["assumed"] = assumptions(plan)
     return _spec(_name(path), config, plan, weigh_by_headers(plan, headers), provenance)
 
 
@@ -264,6 +266,8 @@ def _spec(
     name: str, config: Config, plan: Blueprint, weighed: Weighed, provenance: dict[str, str]
 ) -> ModelSpec:
     provenance = {**provenance, "gpu": _gpu_origin(plan)}
+    if plan.assumed:
+        provenance["assumed"] = plan.assumed
     if weighed.mismatches:
         provenance["mismatch"] = "; ".join(weighed.mismatches)
     counts = plan.counts
@@ -312,7 +316,7 @@ def _carried(config: Config) -> dict[str, Any]:
 def _config_origin(config: Config) -> str:
     origin = config.path.name
     if config.nested:
-        origin += ", its text_config (other towers of the model are not counted)"
+        origin += f", its {config.nested} (other towers of the model are not counted)"
     if not (config.has("torch_dtype") or config.has("dtype")):
         origin += "; it names no torch_dtype, bf16 is assumed"
     return origin

@@ -106,15 +106,15 @@ def observed_blueprint(
         cache=(CacheGroup(counts.num_layers, heads.kv, 2 * width, width),),
         states=(),
         modules=tuple(_modules(seen.others, counts, heads)),
+        assumed=_assumptions(family),
     )
 
 
-def assumptions(blueprint: Blueprint) -> str:
-    """What is taken for granted in the blueprint of an unknown family."""
+def _assumptions(family: Family) -> str:
     return (
-        f"no entry for {blueprint.family.model_types[0] or blueprint.family.architectures[0]}: experts, MoE "
-        "layers and bytes are as the headers have them; attention is taken to cache the keys and values of "
-        "every token in every layer, and what names do not tell is counted whole on every GPU"
+        f"no entry for {family.model_types[0] or family.architectures[0]}: experts, MoE layers and bytes are "
+        "as the headers have them; attention is taken to cache the keys and values of every token in every "
+        "layer, and what names do not tell is counted whole on every GPU"
     )
 
 
