@@ -130,7 +130,7 @@ def inspect(
     parallel = Parallelism(tp, ep, pp, dp)
     if spec.checkpoint_format == "fp8_block":
         parallel.check(spec)
-    document = inspect_document(spec, tp if dp == 1 else parallel.attention_tp)
+    document = inspect_document(spec, parallel.attention_tp, expert_tp=parallel.expert_tp)
     if plan is not None:
         whole = None if gpu is None else gpu_datasheet(gpu).usable_bytes
         if whole is None and hbm_budget is None:

@@ -1,6 +1,5 @@
 """ModelSpec from config.json alone: the figures of known models, tensor parallelism, and what is refused."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shared_data import SHARED_DATA, needs_shared_data
 
 import placer.examples
 from placer.errors import BadInputError
@@ -239,41 +237,6 @@ def test_known_models_have_their_published_sizes(
     assert spec.kv_bytes_per_token_per_gpu(1, "fp8") == kv // 2
     assert spec.state_bytes_per_request_per_gpu(1) == state
     assert spec.provenance["sizes"] == "computed from config.json"
-
-
-@needs_shared_data
-def test_every_row_of_the_shared_table() -> None:
-    with (SHARED_DATA / "models.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) >= 27
-    for row in rows:
-        spec = read_model(SHARED_DATA / "model_configs" / f"{row['model']}.json")
-        computed = {
-            "L": spec.num_layers,
-            "n_moe_layers": len(spec.moe_layers),
-            "first_moe": spec.moe_layers[0],
-            "E": spec.experts,
-            "top_k": spec.top_k,
-            "shared_I": spec.shared_intermediate_size,
-            "hidden": spec.hidden_size,
-            "moe_I": spec.expert_intermediate_size,
-            "expert_in_dim": spec.expert_hidden_size,
-            "kv_bytes_tok_bf16": spec.kv_bytes_per_token_per_gpu(1, "bf16"),
-            "kv_bytes_tok_fp8": spec.kv_bytes_per_token_per_gpu(1, "fp8"),
-            "state_bytes_per_req": spec.state_bytes_per_request_per_gpu(1, "bf16"),
-            "expert_bytes_ckpt": spec.checkpoint_expert_bytes,
-            "expert_bytes_bf16": spec.expert_bytes("bf16"),
-            "expert_bytes_gpu_fp8": spec.expert_bytes("fp8_block"),
-            "expert_bytes_gpu_mxfp4": spec.expert_bytes("mxfp4"),
-            "expert_bytes_cpu_amxint4_2numa": spec.expert_bytes("amxint4", numa_nodes=2),
-            "expert_bytes_cpu_kt_rawint4_g32": spec.expert_bytes("rawint4"),
-            "expert_bytes_cpu_kt_fp8": spec.expert_bytes("kt_fp8"),
-            "params_total": spec.parameters["total"],
-            "params_routed": spec.parameters["routed"],
-            "params_active": spec.parameters["active"],
-        }
-        expected = {name: int(row[name]) for name in computed}
-        assert computed == expected, row["model"]
 
 
 def test_deepseek_v3_holds_the_published_number_of_elements_of_every_type(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from placer.model.kv import KV_DTYPES
 from placer.model.spec import ModelSpec
 
 
-def inspect_document(spec: ModelSpec, tp: int) -> dict[str, Any]:
+def inspect_document(spec: ModelSpec, tp: int, *, expert_tp: int | None = None) -> dict[str, Any]:
     """What ``spec`` says, as the JSON document of `placer inspect` (bytes as integers).
 
-    ``state_bytes_per_request_per_gpu`` is that of a bf16 cache.
+    ``state_bytes_per_request_per_gpu`` is that of a bf16 cache. ``expert_tp`` is the number of GPUs that one
+    expert is cut over, tp unless it is given.
 
     Raises
     ------
@@ -18,7 +19,7 @@ def inspect_document(spec: ModelSpec, tp: int) -> dict[str, Any]:
     """
     form = spec.expert_format
     provenance = dict(spec.provenance)
-    if problem := spec.fp8_tp_problem(tp):
+    if problem := spec.fp8_tp_problem(expert_tp or tp):
         provenance["gpu"] += f"; {problem}"
     return {
         "model": spec.name,
