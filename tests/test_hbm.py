@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from family_configs import DEEPSEEK_V3_2, HUNYUAN_A13B, QWEN3_5_122B
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_model import DEEPSEEK_V3, FP8, GPT_OSS_20B, KIMI_K2, QWEN3_30B, QWEN3_CODER_480B
@@ -337,6 +338,52 @@ class TestDataParallelAttention:
         table = 129_280 * 7168 * 2
         assert spread.lines["embedding"] == table + table // 8
         assert plain.lines["embedding"] == 2 * table // 8
+
+    def test_grouped_heads_and_requests_are_shared_out(self, coder: ModelSpec) -> None:
+        # Two groups of four GPUs: 8 KV heads over 4, half of the tokens and of the 64 requests each.
+        lines = ledger_of(coder, tokens=40_960, parallel=Parallelism(8, ep=8, dp=2)).lines
+        assert lines["kv_pool"] == (40_960 // 2 + 1) * 62 * 2 * 2 * 128 * 2
+        assert lines["attention"] == ledger_of(coder, tokens=16, parallel=Parallelism(4)).lines["attention"]
+        assert lines["embedding"] == 151_936 * 6144 * 2 * (1 / 4 + 1 / 8)
+
+    def test_windows_and_states_are_those_of_a_group_s_requests(self, tmp_path: Path) -> None:
+        hybrid = read(tmp_path, QWEN3_5_122B)
+        state = hybrid.state_bytes_per_request_per_gpu(1)
+        assert ledger_of(hybrid, tokens=16, running=64).lines["request_state"] == 65 * state
+        spread = ledger_of(hybrid, tokens=16, running=64, parallel=Parallelism(8, dp=8))
+        assert spread.lines["request_state"] == 9 * state
+
+
+class TestExpertParallelism:
+    def test_experts_stay_whole_and_the_rest_is_cut_as_without_it(self, deepseek: ModelSpec) -> None:
+        plain = ledger_of(deepseek, tokens=16, hot=58 * 256, parallel=Parallelism(8)).lines
+        whole = ledger_of(deepseek, tokens=16, hot=58 * 256, parallel=Parallelism(8, ep=8)).lines
+        # 32 of 256 experts of each layer, or an eighth of each: the same bytes.
+        assert whole["hot_experts"] == plain["hot_experts"] == 58 * 32 * 44_050_944
+        for name in (*WEIGHT_CLASSES, "kv_pool", "request_state", "free_memory_loss"):
+            assert whole[name] == plain[name]
+        # The shared expert is cut by tp all the same: 2,048 / 8 = 256 columns, two FP8 blocks.
+        assert whole["shared_experts"] == 58 * 44_050_944 // 8
+
+    def test_an_expert_may_be_cut_by_what_ep_leaves(self, coder: ModelSpec) -> None:
+        lines = ledger_of(coder, tokens=16, hot=62 * 160, parallel=Parallelism(8, ep=2)).lines
+        assert lines["hot_experts"] == 62 * 80 * 47_197_440 // 4
+        # A chunk may go to one group whole: its experts' activations are those of tp 4.
+        assert lines["activations"] == activation_bytes(coder, 8192, 4) * 3 // 2
+
+
+def test_a_vocabulary_is_padded_before_it_is_cut(tmp_path: Path) -> None:
+    # 128,167 rows are padded to 2,003 x 64 = 128,192; head and embedding are one table.
+    tied = read(tmp_path, HUNYUAN_A13B)
+    for tp in (1, 4, 8):
+        lines = ledger_of(tied, tokens=16, parallel=Parallelism(tp)).lines
+        assert lines["embedding"] == 128_192 // tp * 4096 * 2
+
+
+def test_a_page_more_than_the_tokens_is_allocated(tmp_path: Path) -> None:
+    # Sparse attention: pages of 64 tokens, so 16 tokens take two pages.
+    sparse = read(tmp_path, DEEPSEEK_V3_2)
+    assert ledger_of(sparse, tokens=16, parallel=Parallelism(8)).lines["kv_pool"] == 128 * 78_324
 
 
 def test_a_tied_head_is_a_second_table_on_the_last_stage(tmp_path: Path) -> None:

@@ -180,6 +180,29 @@ CONFIGS: dict[str, Callable[[], bytes]] = {
     "many layers": lambda: json.dumps(
         {**KIMI_K2, "num_hidden_layers": 4096, "n_routed_experts": 65535}
     ).encode(),
+    "many experts in MTP layers": lambda: json.dumps(
+        {**KIMI_K2, "n_routed_experts": 60_000, "num_nextn_predict_layers": 16}
+    ).encode(),
+    "many wrappers": lambda: b'{"text_config":' * 900 + b"{}" + b"}" * 900,
+    "many groups": lambda: json.dumps(
+        {
+            **KIMI_K2,
+            "quantization_config": {
+                "quant_method": "compressed-tensors",
+                "config_groups": {str(i): {"targets": [f"re:.*a{i}.*b.*"]} for i in range(500)},
+            },
+        }
+    ).encode(),
+    "many endings": lambda: json.dumps(
+        {
+            **KIMI_K2,
+            "num_hidden_layers": 1024,
+            "quantization_config": {
+                **FP8,
+                "modules_to_not_convert": [f"model.layers.9{i}*" for i in range(200_000)],
+            },
+        }
+    ).encode(),
     "many patterns": lambda: json.dumps(
         {
             **KIMI_K2,
@@ -194,6 +217,47 @@ def test_a_hostile_config_ends_soon_and_small(tmp_path: Path, name: str) -> None
     (tmp_path / "config.json").write_bytes(CONFIGS[name]())
     run = measured_read(tmp_path)
     assert run["said"]
+    assert run["seconds"] < MAX_SECONDS
+    assert run["peak_bytes"] < MAX_BYTES
+
+
+def shards(folder: Path, parts: int, tensors: int, spell: Callable[[int], bytes]) -> None:
+    """``parts`` files of ``tensors`` one-byte tensors, each spelled by its number over all files."""
+    for part in range(parts):
+        header = entries(tensors, lambda index, part=part: spell(part * tensors + index) % (index, index + 1))  # type: ignore[misc]
+        shard(folder / f"{part}.safetensors", header, file_bytes=8 + len(header) + tensors)
+
+
+CHECKPOINTS: dict[str, Callable[[Path], None]] = {
+    "headers that a general parser must read": lambda folder: shards(
+        folder,
+        6,
+        60_000,
+        lambda index: (
+            b'"model.layers.1.mlp.experts.0.w1.%d":{"shape":[1],"dtype":"U8","data_offsets":[%%d,%%d]}'
+            % index
+        ),
+    ),
+    "matrices without end": lambda folder: shards(
+        folder,
+        4,
+        150_000,
+        lambda index: (
+            b'"model.layers.1.mlp.experts.0.m%d.weight":{"dtype":"U8","shape":[1],"data_offsets":[%%d,%%d]}'
+            % index
+        ),
+    ),
+    "five thousand files": lambda folder: shards(folder, 5_000, 0, lambda _: b""),
+    "a name that rewrites the terminal": lambda folder: shard(folder / "a\x1b[2J.safetensors", b"{}"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_hostile_files_together_end_soon_and_small(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**KIMI_K2, "num_hidden_layers": 2}))
+    CHECKPOINTS[name](tmp_path)
+    run = measured_read(tmp_path)
+    assert run["said"].replace("\n", "").isprintable()
     assert run["seconds"] < MAX_SECONDS
     assert run["peak_bytes"] < MAX_BYTES
 

@@ -14,6 +14,8 @@ from placer.model.weights import Weight, WeightGroup, gpu_dtype, weight_groups
 
 _WRAPPERS = r"(?:(?:model\.|language_model\.){0,2})"
 _FUSED = r"(?:(?:gate_up|gate|up|down)_proj(?:_[a-z]+)?|(?:input|output)_linear)"
+_MATRICES = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
+"""Matrices of an expert under every name in use; a checkpoint may spell them unlike its family."""
 _LAYER = re.compile(r"^model\.layers\.(\d{1,9})\.")
 _SHOWN = 3
 _MAX_UNKNOWN = 20_000
@@ -164,8 +166,9 @@ class _ExpertTally:
         self._parameters = list(self._bytes)
         self._bits = blueprint.packed_bits
         at = re.escape(blueprint.family.experts.at)
+        named = "|".join(map(re.escape, {*blueprint.family.experts.matrices, *_MATRICES}))
         self._match = re.compile(
-            rf"{_WRAPPERS}layers\.(\d{{1,9}})\.{at}\.(?:(\d{{1,9}})\.[^.]+(\.[^.]+)?|{_FUSED}(\.[^.]+)?)"
+            rf"{_WRAPPERS}layers\.(\d{{1,9}})\.{at}\.(?:(\d{{1,9}})\.(?:{named})(\.[^.]+)?|{_FUSED}(\.[^.]+)?)"
         ).fullmatch
         # Bytes and parameters by everything that decides them: most tensors are alike.
         self._known: dict[tuple[str | None, str, tuple[int, ...]], tuple[int, int]] = {}

@@ -10,7 +10,8 @@ from placer.errors import BadInputError
 
 MAX_CONFIG_BYTES = 6 * 2**20
 """The largest real ones name the precision of every expert of a model: three megabytes."""
-MAX_LAYERS = 4096
+MAX_LAYERS = 1024
+"""Eight times the layers of the deepest published model."""
 MAX_EXPERTS = 65535
 """Trace files hold expert ids as uint16 and use 65535 for padding."""
 MAX_ALL_EXPERTS = 2**20
@@ -60,8 +61,13 @@ class Config:
         names = self.document.get("architectures")
         if names is None:
             return None
-        if not isinstance(names, list) or not names or not isinstance(names[0], str):
-            raise self.error("architectures", names, "a list that starts with a name")
+        if (
+            not isinstance(names, list)
+            or not names
+            or not isinstance(names[0], str)
+            or not names[0].isprintable()
+        ):
+            raise self.error("architectures", names, "a list that starts with a printable name")
         return names[0]
 
     @property
@@ -151,8 +157,8 @@ class Config:
                 return default
             raise self._lack((name,))
         value = self.fields[name]
-        if not isinstance(value, str):
-            raise self.error(name, value, "a string")
+        if not isinstance(value, str) or not value.isprintable():
+            raise self.error(name, value, "a string of printable characters")
         return value
 
     def items(self, name: str) -> list[Any]:

@@ -15,6 +15,8 @@ from placer.model.config import (
 from placer.model.family import Family
 
 _MAX_MTP_LAYERS = 16
+_MAX_MTP_EXPERTS = 8192
+"""Published models have 512 in one layer; each is a module of its own here."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ def read_counts(config: Config, family: Family) -> Counts:
     if top_k > experts:
         raise config.error(family.top_k_field[0], top_k, f"at most the {experts} experts")
     mtp_layers = _mtp_layers(config, family)
+    if mtp_layers * experts > _MAX_MTP_EXPERTS:
+        raise config.error(
+            family.experts_field[0], experts, f"at most {_MAX_MTP_EXPERTS:,} experts in all MTP layers"
+        )
     if (len(moe_layers) + mtp_layers) * experts > MAX_ALL_EXPERTS:
         raise config.error(
             family.experts_field[0], experts, f"at most {MAX_ALL_EXPERTS:,} experts in all layers"

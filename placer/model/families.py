@@ -589,12 +589,12 @@ def family_of(config: Config) -> Family:
 
 
 def _speaks_of_experts(fields: Mapping[str, Any]) -> bool:
-    """Whether a field, or one of an object in them, counts experts, under whatever name."""
+    """Whether a field, or one of an object among them, counts experts under whatever name."""
+    inner = [value for name, value in fields.items() if isinstance(value, dict) and name.endswith("config")]
     return any(
-        _speaks_of_experts(value)
-        if isinstance(value, dict) and name.endswith("config")
-        else "expert" in name and "per_tok" not in name and type(value) in (int, list) and bool(value)
-        for name, value in fields.items()
+        "expert" in name and "per_tok" not in name and type(value) in (int, list) and bool(value)
+        for held in (fields, *inner)
+        for name, value in held.items()
     )
 
 

@@ -17,7 +17,8 @@ MAX_HEADER_BYTES = 32 * 2**20
 MAX_TENSORS = 200_000
 """Of one file: a whole model of a trillion parameters has 140,000, in many files and 18 MB of headers."""
 MAX_UNUSUAL_BYTES = 8 * 2**20
-"""The same for a header that no known writer spells like this, and that a general parser has to read."""
+"""All headers of a checkpoint that a general parser has to read, as known writers spell them otherwise."""
+MAX_SHARDS = 4096
 MAX_INDEX_BYTES = 80 * 2**20
 MAX_INDEX_ENTRIES = 700_000
 """Kimi-K3, the largest published model, has half a million tensors and an index of 65 MB."""
@@ -65,8 +66,10 @@ def read_headers(directory: Path) -> Iterator[StoredTensor]:
     expected = _read_index(directory)
     shards = sorted(set(expected.values())) if expected is not None else _glob(directory)
     seen: dict[str, str] = {}
+    unusual_bytes = 0
     for shard in shards:
-        tensors = read_header(directory / shard)
+        tensors, unusual = _read(directory / shard, MAX_UNUSUAL_BYTES - unusual_bytes)
+        unusual_bytes += unusual
         names = [tensor.name for tensor in tensors]
         if not seen.keys().isdisjoint(names):
             name = next(name for name in names if name in seen)
@@ -97,10 +100,16 @@ def read_header(path: Path) -> list[StoredTensor]:
     BadInputError
         As `read_headers`.
     """
+    return _read(path, MAX_UNUSUAL_BYTES)[0]
+
+
+def _read(path: Path, most_unusual_bytes: int) -> tuple[list[StoredTensor], int]:
+    """The tensors of one file, and the length of its header where the general parser had to read it."""
     text, data_bytes = _read_text(path)
     if text.count('"data_offsets"') > MAX_TENSORS:
         raise BadInputError(f"{path}: the header names more than {MAX_TENSORS:,} tensors", "check the file")
-    tensors, spans = _plain_entries(path, text) or _unusual_entries(path, text)
+    plain = _plain_entries(path, text)
+    tensors, spans = plain or _unusual_entries(path, text, most_unusual_bytes)
     spans.sort()
     reached = 0
     for begin, end, place in spans:
@@ -114,7 +123,7 @@ def read_header(path: Path) -> list[StoredTensor]:
                 _DOWNLOAD,
             )
         reached = end
-    return tensors
+    return tensors, 0 if plain else len(text)
 
 
 Spans = list[tuple[int, int, int]]
@@ -155,20 +164,27 @@ def _plain_entries(path: Path, text: str) -> tuple[list[StoredTensor], Spans] | 
 def _extent(dtype: str, sides: str) -> tuple[int, tuple[int, ...]]:
     """Bytes and shape of a tensor; -1 bytes when its type or shape is none that the plain reading takes."""
     parts = [part.strip() for part in sides.split(",")] if sides.strip() else []
-    if (
-        dtype not in BITS
-        or len(parts) > MAX_DIMENSIONS
-        or any(not re.fullmatch(_NUMBER, part) or int(part) >= _MAX_SIDE for part in parts)
-    ):
+    if dtype not in BITS or len(parts) > MAX_DIMENSIONS or not all(map(_is_number, parts)):
         return -1, ()
     shape = tuple(int(part) for part in parts)
     bits = prod(shape) * BITS[dtype]
     return (bits // 8 if bits % 8 == 0 else -1), shape
 
 
-def _unusual_entries(path: Path, text: str) -> tuple[list[StoredTensor], Spans]:
+def _is_number(text: str) -> bool:
+    """Whether ``text`` is a whole number below `_MAX_SIDE`, spelled as JSON has it."""
+    return (
+        len(text) < 16
+        and text.isascii()
+        and text.isdigit()
+        and (text[0] != "0" or len(text) == 1)
+        and int(text) < _MAX_SIDE
+    )
+
+
+def _unusual_entries(path: Path, text: str, most_bytes: int) -> tuple[list[StoredTensor], Spans]:
     """The entries of any other header, or the error that says what is wrong with it."""
-    if len(text) > MAX_UNUSUAL_BYTES:
+    if len(text) > most_bytes:
         raise BadInputError(
             f"{path}: the header is not valid, or spelled as no safetensors writer does", _DOWNLOAD
         )
@@ -209,6 +225,7 @@ def _read_index(directory: Path) -> dict[str, str] | None:
     weight_map = document.get("weight_map") if isinstance(document, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadInputError(f"{path}: weight_map is not a non-empty object", _DOWNLOAD)
+    _check_number(directory, len({shard for shard in weight_map.values() if isinstance(shard, str)}))
     for shard in {shard if isinstance(shard, str) else "" for shard in weight_map.values()}:
         # A plain name, so that an index cannot point outside its directory.
         if not _NAME.fullmatch(shard):
@@ -220,8 +237,18 @@ def _read_index(directory: Path) -> dict[str, str] | None:
     return weight_map
 
 
+def _check_number(directory: Path, shards: int) -> None:
+    if shards > MAX_SHARDS:
+        raise BadInputError(
+            f"{directory}: {shards:,} safetensors files, more than {MAX_SHARDS:,}", "check the files"
+        )
+
+
 def _glob(directory: Path) -> list[str]:
     shards = sorted(path.name for path in directory.glob("*.safetensors"))
+    _check_number(directory, len(shards))
+    if strange := next((shard for shard in shards if not _NAME.fullmatch(shard)), None):
+        raise BadInputError(f"{directory} holds {strange!r:.80}, no name of a checkpoint's file", "rename it")
     parts = [match for shard in shards if (match := _PART.search(shard))]
     if parts:
         total = max(int(part[2]) for part in parts)

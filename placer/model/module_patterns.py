@@ -4,6 +4,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from placer.errors import BadInputError
@@ -11,7 +12,7 @@ from placer.errors import BadInputError
 _MAX_ALTERNATIVES = 64
 _MAX_WILDCARDS = 16
 _MAX_PATTERN = 512
-_MAX_EXPRESSIONS = 512
+_MAX_EXPRESSIONS = 128
 _UNIT = re.compile(r"\.\*|\\d\+|\\\.|\.|[A-Za-z0-9_\-]+|\([A-Za-z0-9_\-|]+\)")
 _GLOB = {".*": "*", r"\d+": "*", r"\.": ".", ".": "?"}
 
@@ -28,34 +29,37 @@ class ModulePatterns:
     ----------
     names
         Entries without wildcards.
-    prefixes
-        Entries whose only wildcard is a ``*`` at the end, without it.
+    prefixes, lengths
+        Entries whose only wildcard is a ``*`` at the end, without it; and the lengths that they have.
     expressions
         The others.
     """
 
     names: frozenset[str] = frozenset()
-    prefixes: tuple[str, ...] = ()
+    prefixes: frozenset[str] = frozenset()
+    lengths: tuple[int, ...] = ()
     expressions: tuple[re.Pattern[str], ...] = ()
 
     def match(self, module: str) -> bool:
         """Whether an entry means ``module`` (``model.layers.3.mlp.gate``)."""
-        if self.names:
-            parts = module.split(".")
-            runs = (
-                ".".join(parts[first:end])
-                for first in range(len(parts))
-                for end in range(first + 1, len(parts) + 1)
-            )
-            if not self.names.isdisjoint(runs):
-                return True
-        if module.startswith(self.prefixes):
+        if self.names and not self.names.isdisjoint(_runs(module)):
+            return True
+        if any(module[:length] in self.prefixes for length in self.lengths if length <= len(module)):
             return True
         return any(
             expression.match(name) is not None
             for expression in self.expressions
             for name in (module, f"language_model.{module}")
         )
+
+
+@lru_cache(maxsize=16)
+def _runs(module: str) -> tuple[str, ...]:
+    """Every run of whole dotted parts of ``module``; kept, as each list of patterns asks for the same."""
+    parts = module.split(".")
+    return tuple(
+        ".".join(parts[first:end]) for first in range(len(parts)) for end in range(first + 1, len(parts) + 1)
+    )
 
 
 def module_patterns(entries: Iterable[str]) -> ModulePatterns:
@@ -82,7 +86,8 @@ def module_patterns(entries: Iterable[str]) -> ModulePatterns:
             expressions += [_compile(spelling, entry) for spelling in (glob, f"{glob}.*")]
         if len(expressions) > _MAX_EXPRESSIONS:
             raise _unusable(entry, f"is one of more than {_MAX_EXPRESSIONS} with wildcards")
-    return ModulePatterns(frozenset(names), tuple(sorted(prefixes)), tuple(expressions))
+    lengths = tuple(sorted({len(prefix) for prefix in prefixes}))
+    return ModulePatterns(frozenset(names), frozenset(prefixes), lengths, tuple(expressions))
 
 
 def _unwrapped(entry: str) -> str:

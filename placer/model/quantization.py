@@ -12,6 +12,7 @@ from placer.model.module_patterns import ModulePatterns, module_patterns
 _PLAIN = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 _HINT = "give a bf16, fp8, mxfp4, mxfp8, nvfp4 (modelopt), compressed-tensors, gptq or awq checkpoint"
 _RESTORE = "restore the checkpoint's config.json"
+_MAX_GROUPS = 16
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,10 @@ def _compressed_tensors(section: Mapping[str, Any], plain: str) -> Quantization:
     groups = section.get("config_groups")
     if not isinstance(groups, dict) or not groups or not all(isinstance(g, dict) for g in groups.values()):
         raise BadInputError("quantization_config.config_groups is not a non-empty object", _RESTORE)
+    if len(groups) > _MAX_GROUPS:
+        raise BadInputError(
+            f"quantization_config.config_groups has {len(groups):,} groups, {_MAX_GROUPS} are read", _RESTORE
+        )
     formats = [
         (_patterns(group, "targets"), _group_format(group.get("weights"))) for group in groups.values()
     ]
