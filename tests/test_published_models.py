@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,12 @@ from test_model import (
     QWEN3_CODER_480B,
 )
 
+from placer.model.blueprint import blueprint
+from placer.model.config import read_config
+from placer.model.dtype import elements_bytes
+from placer.model.module import Module
 from placer.model.spec import ModelSpec, read_model
+from placer.model.storage import stored_tensors
 
 GLM_4_5: dict[str, Any] = {
     **GLM_4_5_AIR,
@@ -127,7 +133,7 @@ def test_no_row_of_the_shared_table_is_left_out() -> None:
 @needs_shared_data
 @pytest.mark.parametrize("name", FIGURES)
 def test_mtp_layers_hold_vectors_that_the_shared_table_leaves_out(name: str) -> None:
-    # The published element counts of DeepSeek-V3 (test_model) include the router bias [E] of the MTP layer,
+    # The published element counts of DeepSeek-V3, below, include the router bias [E] of the MTP layer,
     # which the table does not count. Qwen's has one norm more, DeepSeek-V4's its sinks, norms and the mixers
     # of its residual streams.
     spec = read_model(SHARED_DATA / "model_configs" / f"{name}.json")
@@ -139,3 +145,34 @@ def test_mtp_layers_hold_vectors_that_the_shared_table_leaves_out(name: str) -> 
         left_out["deepseek_v4"] = E + mixers + spec.query_heads + int(spec.config["q_lora_rank"]) + 512
     counted = int(shared_row(name)["params_mtp_in_ckpt"])
     assert spec.parameters["mtp"] == counted + (left_out.get(spec.model_type, 0) if counted else 0)
+
+
+def stored_elements(folder: Path, config: dict[str, Any]) -> Counter[str]:
+    """Elements of every type in the checkpoint of ``config``, MTP layers and scales included."""
+    (folder / "config.json").write_text(json.dumps(config))
+    plan = blueprint(read_config(folder / "config.json"))
+    counts, experts = plan.counts, plan.family.experts
+    routed = len(counts.moe_layers) * counts.experts
+    elements = Counter({"BF16": routed * plan.expert_bias_parameters})
+    for module in plan.modules:
+        for tensor in stored_tensors(module, plan.quantization, plan.naming) if module.stored else ():
+            elements[tensor.dtype] += tensor.elements
+    H, width = counts.expert_hidden_size, counts.expert_intermediate_size
+    at = f"model.layers.{counts.moe_layers[0]}.{experts.at}.0"
+    for name, shape in zip(experts.matrices, ((width, H), (width, H), (H, width)), strict=True):
+        matrix = Module(f"{at}.{name}", "other", shape, linear=True)
+        for tensor in stored_tensors(matrix, plan.quantization, plan.naming):
+            elements[tensor.dtype] += routed * tensor.elements
+    return elements
+
+
+def test_checkpoints_hold_the_elements_that_their_publishers_count(tmp_path: Path) -> None:
+    # Hugging Face's counts by type, DeepSeek's with 59 router biases of 256 as F32.
+    deepseek = stored_elements(tmp_path, DEEPSEEK_V3)
+    assert deepseek == {"F8_E4M3": 680_571_043_840, "F32": 41_555_600, "BF16": 3_918_786_560}
+    # MiniMax-M2.5 with scales: no MTP layer, though config.json declares three modules.
+    assert stored_elements(tmp_path, MINIMAX_M2).total() == 228_703_644_928
+    assert stored_elements(tmp_path, GPT_OSS_20B)["BF16"] == 1_804_459_584
+    # The index of Qwen3-30B-A3B gives its total size.
+    qwen = stored_elements(tmp_path, QWEN3_30B)
+    assert sum(elements_bytes(count, dtype) for dtype, count in qwen.items()) == 61_064_245_248
