@@ -309,6 +309,8 @@ def test_inspect_takes_what_a_server_logged_as_free(job: Path, run: Run) -> None
         (["--plan", 1, "--gpu", "h100-sxm", "--hbm-budget", "100GiB"], "more than the"),
         (["--plan", 1, "--hbm-budget", "75%"], "not known here"),
         (["--plan", 1, "--gpu", "h100-sxm", "--tp", 2], "FP8 blocks"),
+        (["--tp", 2], "possible: tp 1"),
+        (["--tp", 3], "possible: tp 1"),
         (["--plan", 1, "--gpu", "h100-sxm", "--ep", 2], "--ep 2 does not divide"),
         (["--plan", 1, "--gpu", "h100-sxm", "--kv-dtype", "fp4"], "--kv-dtype"),
         (["--plan", 1, "--gpu", "h100-sxm", "--cpu-method", "GGUF"], "--cpu-method"),

@@ -125,6 +125,8 @@ def test_a_window_that_no_rule_applies_is_said(tmp_path: Path) -> None:
         (configs.MIMO_V2_FLASH, "v_head_dim"),
         (configs.MIMO_V2_FLASH, "swa_v_head_dim"),
         (configs.DEEPSEEK_V4_FLASH, "expert_dtype"),
+        (configs.LLAMA_4_MAVERICK["text_config"], "interleave_moe_layer_step"),
+        (configs.STEP_3["text_config"], "share_q_dim"),
     ],
 )
 def test_a_field_whose_absence_would_change_sizes_must_be_there(
@@ -143,8 +145,12 @@ def test_null_says_that_there_is_none(tmp_path: Path) -> None:
 
 
 def test_absent_switches_mean_what_the_runtimes_take_them_for(tmp_path: Path) -> None:
-    # gpt-oss has biases and MiniMax-M2 norms of queries and keys unless config.json says otherwise.
-    for config, field in ((models.GPT_OSS_20B, "attention_bias"), (models.MINIMAX_M2, "use_qk_norm")):
+    # gpt-oss has biases and MiniMax norms of queries and keys unless config.json says otherwise.
+    for config, field in (
+        (models.GPT_OSS_20B, "attention_bias"),
+        (models.MINIMAX_M2, "use_qk_norm"),
+        ({**configs.MINIMAX_M3["text_config"], "model_type": "minimax_m3"}, "use_qk_norm"),
+    ):
         stated = read(tmp_path, config)
         absent = read(tmp_path, {name: value for name, value in config.items() if name != field})
         assert absent.weights == stated.weights

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_hbm import QWEN3_235B
+from test_model import FP8
+from test_remedy import model_of
 from tiny_model import tiny_model
 
 from placer.errors import BadInputError, InfeasibleError
@@ -121,6 +124,30 @@ def test_the_budget_that_is_advised_fits(tiny: ModelSpec) -> None:
     assert every_level(tiny, budget_bytes=needed, max_running=1)[0].room_experts == 0
     with pytest.raises(InfeasibleError):
         every_level(tiny, budget_bytes=needed - 1, max_running=1)
+
+
+def test_no_budget_beyond_the_gpu_is_advised(tiny: ModelSpec) -> None:
+    whole = 2 * GIB
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, budget_bytes=whole, device_bytes=whole)
+    assert "--hbm-budget" not in caught.value.hint
+    assert "a GPU with 3." in caught.value.hint
+    # A share of a GPU that would do as a whole may grow; where nothing known bounds it, it may grow as well.
+    for device_bytes in (8 * GIB, None):
+        with pytest.raises(InfeasibleError, match=r"--hbm-budget of at least 3\.\d\dGiB"):
+            every_level(tiny, budget_bytes=whole, device_bytes=device_bytes)
+
+
+def test_a_budget_that_rounds_beyond_the_gpu_is_all_of_it(tiny: ModelSpec) -> None:
+    needed = every_level(tiny)[0].ledger.needed_bytes
+    with pytest.raises(InfeasibleError, match="--hbm-budget 100%"):
+        every_level(tiny, budget_bytes=GIB, device_bytes=needed, max_running=1)
+
+
+def test_more_gpus_need_a_profile_of_their_own(tmp_path: Path) -> None:
+    qwen235b = model_of(tmp_path, {**QWEN3_235B, "quantization_config": FP8})
+    with pytest.raises(InfeasibleError, match=r"--tp 4 \(4 GPUs\) and a profile of that tp"):
+        every_level(qwen235b, budget_bytes=int(23.5 * GIB), min_hot_per_layer=32)
 
 
 def test_a_pool_that_is_too_large_is_told_how_many_tokens_fit(tiny: ModelSpec) -> None:

@@ -44,7 +44,9 @@ class BlockSparseAttention:
     """
 
     valued: bool
-    main: GroupedQuery = field(default_factory=lambda: GroupedQuery(norm="head", norm_field="use_qk_norm"))
+    main: GroupedQuery = field(
+        default_factory=lambda: GroupedQuery(norm="head", norm_field="use_qk_norm", norm_unless_stated=True)
+    )
 
     def modules(self, config: Config, layer: str) -> list[Module]:
         """The attention's own, and the projections and norms of the index branch.

@@ -71,6 +71,7 @@ def interleaved(config: Config, num_layers: int) -> tuple[int, ...]:
 
     Source: transformers/models/llama4/configuration_llama4.py.
     """
+    config.require("interleave_moe_layer_step", "moe_layers")
     step = config.count("interleave_moe_layer_step", most=MAX_LAYERS, default=1)
     if config.has("moe_layers"):
         return _indices(config, "moe_layers", config.items("moe_layers"), num_layers)
