@@ -197,6 +197,10 @@ PLAIN = {
             ("ernie4_5_moe_vl", "moe_num_experts"),
         ),
         ({**models.MIXTRAL, "attn_type_list": [0, 1]}, ("attn_type_list",)),
+        ({**models.MIXTRAL, "quantization": {"group_size": 64, "bits": 4}}, ("quantization",)),
+        ({**models.MIXTRAL, "compression_config": {"format": "dense"}}, ("compression_config",)),
+        ({**models.QWEN3_30B, "quantization_config": {"group_size": 64, "bits": 4}}, ("quant_method None",)),
+        ({**configs.STEP_3_5_FLASH, "num_sliding_attention_heads": 96}, ("num_sliding_attention_heads",)),
     ],
 )
 def test_what_has_no_experts_or_no_rule_is_refused_by_name(

@@ -23,6 +23,8 @@ _OUTER_FIELDS = ("tie_word_embeddings", "torch_dtype", "dtype")
 """Fields of a language model that wrappers hold beside ``text_config``."""
 _LANGUAGE_MODELS = ("text_config", "llm_config", "language_config")
 """Objects under which wrappers hold the fields of their language model."""
+_OTHER_QUANTIZATIONS = ("quantization", "compression_config")
+"""Where MLX and old compressed-tensors checkpoints say how they are quantised."""
 _MISTRAL = "params.json"
 _TALKING = "thinker_config"
 """Object of a speaking wrapper that holds its wrapper of the language model (Qwen3-Omni)."""
@@ -80,6 +82,12 @@ class Config:
             if not isinstance(section, dict):
                 raise self.error("quantization_config", section, "an object")
             return section
+        for name in _OTHER_QUANTIZATIONS:
+            if self.document.get(name) or self.fields.get(name):
+                raise BadInputError(
+                    f"{self.path}: the quantization under {name} has no sizing rule",
+                    "give a checkpoint whose config.json has a quantization_config",
+                )
         return None
 
     def has(self, name: str) -> bool:
