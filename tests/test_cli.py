@@ -1,6 +1,7 @@
 """The command line on a small model: exit codes, one clear line for bad input, no partial file."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,19 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr)."""
+def run(printed: Run) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr); errors are on one line each, not wrapped."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = printed(*arguments)
+        return code, out, err if code == 0 else re.sub(r"\n +(?!do: )", " ", err)
+
+    return runner
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed."""
 
     def runner(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
@@ -88,6 +100,16 @@ def solve_arguments(job: Path, output: Path, **changes: object) -> list[object]:
         **{("--" + name.replace("_", "-")): value for name, value in changes.items()},
     }
     return ["solve", *(part for option in options.items() for part in option)]
+
+
+def assert_one_error(err: str) -> None:
+    """One error and one advice, wrapped to 100 columns with the lines that go on indented."""
+    lines = err.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == lines[:1]
+    assert lines[0].startswith("error: ")
+    assert sum(line.startswith("  do: ") for line in lines) == 1
+    # Only a word that cannot be broken is longer.
+    assert all(len(line) <= 100 or " " not in line.strip() for line in lines)
 
 
 def test_the_whole_job(job: Path, run: Run, tmp_path: Path) -> None:
@@ -200,12 +222,12 @@ def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> N
     ],
 )
 def test_bad_input_gives_one_clear_line(
-    job: Path, run: Run, tmp_path: Path, changes: dict[str, object], message: str
+    job: Path, printed: Run, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", **changes))
+    code, _, err = printed(*solve_arguments(job, tmp_path / "placement.json", **changes))
     assert code == 2
-    assert message in err
-    assert len(err.strip().splitlines()) <= 2
+    assert message in " ".join(err.split())
+    assert_one_error(err)
     assert not (tmp_path / "placement.json").exists()
 
 

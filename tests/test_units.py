@@ -33,8 +33,12 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
 
 
 def test_a_percentage_of_nothing_is_refused() -> None:
-    with pytest.raises(BadInputError, match="not known"):
-        parse_size("75%")
+    with pytest.raises(BadInputError, match="the GPU's memory is not known"):
+        parse_size("75%", whole_name="the GPU's memory")
+    # Where a share would have no meaning, nothing is said of a GPU.
+    with pytest.raises(BadInputError, match="takes no percentage") as caught:
+        parse_size("75%", name="--host-memory")
+    assert "GPU" not in str(caught.value)
 
 
 def test_sizes_read_in_gib() -> None:

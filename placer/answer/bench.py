@@ -8,6 +8,7 @@ import pandas as pd
 from rich.console import RenderableType
 from rich.table import Table
 
+from placer.answer.visible import all_visible
 from placer.output import write_whole
 from placer.solvers.bench import BenchRow
 
@@ -17,7 +18,7 @@ def bench_answer(rows: Sequence[BenchRow]) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for header in ("instance", "solver", "objective µs", "bound µs", "gap", "seconds", "status"):
         table.add_column(header, justify="left" if header in ("instance", "solver", "status") else "right")
-    for row in rows:
+    for row in map(all_visible, rows):
         table.add_row(
             row.name,
             row.solver,

@@ -1,12 +1,21 @@
-"""Printing answers: to stderr, 100 columns, readable without colour; and the bars they share."""
+"""Printing to stderr: 100 columns, readable without colour, nothing raw from files; and the bars answers share."""
 
-from collections.abc import Sequence
+import contextlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from placer.answer.visible import visible
 
 WIDTH = 100
 """Columns that every answer fits."""
 _BARS = "▁▂▃▄▅▆▇█"
+_QUOTED = r"[(\[]*'[^'\s][^']{0,68}'\S*|[(\[]*`[^`]{1,70}`\S*"
+"""Commands and values in quotes, which stay whole; an apostrophe inside a word opens none."""
 
 
 def sparkline(values: Sequence[float], most: float) -> str:
@@ -17,8 +26,60 @@ def sparkline(values: Sequence[float], most: float) -> str:
     return "".join(_BARS[min(top, int(value / most * top + 0.5))] if value > 0 else "·" for value in values)
 
 
+def wrapped(text: str, *, width: int = WIDTH, indent: str = "  ", whole: Iterable[str] = ()) -> str:
+    """``text`` in lines of at most ``width`` columns, those after the first indented.
+
+    Broken at spaces only, and never inside quotes or a part given in ``whole``: a path or command that is
+    longer than a line keeps its own.
+    """
+    kept = "".join(re.escape(part) + r"\S*|" for part in whole if " " in part)
+    words = re.findall(rf"(?<!\S)(?:{kept}{_QUOTED})(?!\S)|\S+", text)
+    start = text[: len(text) - len(text.lstrip())]
+    lines = [start + words[0]] if words else [""]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += " " + word
+        else:
+            lines.append(indent + word)
+    return "\n".join(lines)
+
+
+def command(label: str, words: Sequence[str], *, width: int = WIDTH) -> Text:
+    """``label`` and a command of shell ``words``, which stays one command when it is copied.
+
+    A command too long for a line goes on after a backslash, as a shell reads it.
+    """
+    lines = [label]
+    for word in words:
+        if len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += " " + word
+        else:
+            lines.append("  " + word)
+    return Text(" \\\n".join(lines), no_wrap=True, overflow="ignore")
+
+
+def print_line(text: str, *, indent: str = "  ", whole: Iterable[str] = ()) -> None:
+    """Print one message to stderr, wrapped at spaces; whatever stderr refuses is left unsaid."""
+    width = _width(Console(stderr=True))
+    with contextlib.suppress(OSError):
+        sys.stderr.write(wrapped(visible(text), width=width, indent=indent, whole=map(visible, whole)) + "\n")
+
+
 def print_answer(answer: RenderableType) -> None:
     """Print to stderr, at most 100 columns wide; colour only on a terminal (and never under NO_COLOR)."""
-    console = Console(stderr=True)
-    width = min(WIDTH, console.width) if console.is_terminal else WIDTH
-    Console(stderr=True, width=width, soft_wrap=False).print(answer, highlight=False)
+    width = _width(Console(stderr=True))
+    console = _PlainConsole(stderr=True, width=width, soft_wrap=False, markup=False, emoji=False)
+    console.print(answer, highlight=False, overflow="ignore")
+
+
+class _PlainConsole(Console):
+    """A console on which only rich itself writes control sequences, never the text it is given."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of ``renderable``, their text made `visible`."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
+
+
+def _width(console: Console) -> int:
+    return min(WIDTH, console.width) if console.is_terminal else WIDTH

@@ -8,6 +8,7 @@ from typing import Any
 from placer.document import read_document
 from placer.errors import BadInputError
 
+CONFIG_CURE = "give the config.json that came with the checkpoint"
 MAX_CONFIG_BYTES = 6 * 2**20
 """The largest real ones name the precision of every expert of a model: three megabytes."""
 MAX_LAYERS = 4096
@@ -102,12 +103,12 @@ class Config:
                 return default
             raise BadInputError(
                 f"{self.path} lacks {' or '.join(names)}",
-                "give the config.json that came with the checkpoint",
+                CONFIG_CURE,
             )
         if len(set(found.values())) > 1:
             raise BadInputError(
                 f"{self.path}: {' and '.join(f'{name} {value}' for name, value in found.items())} disagree",
-                "give the config.json that came with the checkpoint",
+                CONFIG_CURE,
             )
         return next(iter(found.values()))
 
@@ -146,9 +147,7 @@ class Config:
         if not self.has(name):
             if default is not None:
                 return default
-            raise BadInputError(
-                f"{self.path} lacks {name}", "give the config.json that came with the checkpoint"
-            )
+            raise BadInputError(f"{self.path} lacks {name}", CONFIG_CURE)
         value = self.fields[name]
         if not isinstance(value, str):
             raise self.error(name, value, "a string")
@@ -182,7 +181,7 @@ class Config:
         """The error for field ``name`` that holds ``value``."""
         return BadInputError(
             f"{self.path}: {name} is {_brief(value)}, expected {expected}",
-            "give the config.json that came with the checkpoint",
+            CONFIG_CURE,
         )
 
 
@@ -206,7 +205,7 @@ def read_config(path: Path) -> Config:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
-    return Config(path, digest, read_document(path, what="model config"))
+    return Config(path, digest, read_document(path, what="model config", cure=CONFIG_CURE))
 
 
 def _brief(value: object) -> str:
