@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from placer.answer.console import command, print_answer, print_line
+from placer.answer.console import command_line, print_answer, print_line
 from placer.answer.visible import visible
 from placer.errors import BadInputError, PlacerError
 from placer.output import checked_output
@@ -468,7 +468,7 @@ def export(
     for note in result.notes:
         _say(f"note: {note}")
     _say(f"{output}: {', '.join(result.files)}")
-    _show(command("launch:", [result.launch_line]))
+    _show(command_line("launch:", result.launch_line))
 
 
 @app.command()
@@ -544,7 +544,7 @@ def _check_nothing_empty(arguments: list[str]) -> None:
         assigned = argument.startswith("--") and argument.endswith("=")
         if assigned or not argument:
             flag = argument[:-1] if assigned else before if before.startswith("-") else "an argument"
-            raise BadInputError(f"{flag} is empty", "give a value, or leave it out")
+            raise BadInputError(f"{flag} is empty", "give a value; a shell variable may not be set")
 
 
 def _count_or_auto(text: str, flag: str) -> int | None:

@@ -2,10 +2,11 @@
 
 import contextlib
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
@@ -44,18 +45,26 @@ def wrapped(text: str, *, width: int = WIDTH, indent: str = "  ", whole: Iterabl
     return "\n".join(lines)
 
 
+def command_line(label: str, line: str) -> Text:
+    """``label`` and a shell command, in parts as `command` writes them."""
+    return command(label, [shlex.quote(word) for word in shlex.split(line)])
+
+
 def command(label: str, words: Sequence[str], *, width: int = WIDTH) -> Text:
     """``label`` and a command of shell ``words``, which stays one command when it is copied.
 
     A command too long for a line goes on after a backslash, as a shell reads it.
     """
-    lines = [label]
-    for word in words:
+    first, *rest = words
+    beside = len(label) + len(first) + 3 <= width
+    lines = [f"{label} {first}" if beside else f"  {first}"]
+    for word in rest:
         if len(lines[-1]) + len(word) + 3 <= width:
             lines[-1] += " " + word
         else:
             lines.append("  " + word)
-    return Text(" \\\n".join(lines), no_wrap=True, overflow="ignore")
+    above = "" if beside else label + "\n"
+    return Text(above + " \\\n".join(lines), no_wrap=True, overflow="ignore")
 
 
 def print_line(text: str, *, indent: str = "  ", whole: Iterable[str] = ()) -> None:
@@ -69,14 +78,22 @@ def print_answer(answer: RenderableType) -> None:
     """Print to stderr, at most 100 columns wide; colour only on a terminal (and never under NO_COLOR)."""
     width = _width(Console(stderr=True))
     console = _PlainConsole(stderr=True, width=width, soft_wrap=False, markup=False, emoji=False)
-    console.print(answer, highlight=False, overflow="ignore")
+    # In a group, a text keeps its own way of wrapping.
+    console.print(Group(answer), highlight=False, crop=False)
 
 
 class _PlainConsole(Console):
     """A console on which only rich itself writes control sequences, never the text it is given."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments of ``renderable``, their text made `visible`."""
+        """The segments of ``renderable``, their text made `visible`; lines outside tables are `wrapped`."""
+        options = options or self.options
+        loose = isinstance(renderable, Text) and renderable.overflow is None and options.overflow is None
+        if isinstance(renderable, Text) and loose and not renderable.spans:
+            lines = (wrapped(line, width=options.max_width) for line in renderable.plain.split("\n"))
+            renderable = Text(
+                "\n".join(lines), renderable.style, no_wrap=True, overflow="ignore", end=renderable.end
+            )
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
 

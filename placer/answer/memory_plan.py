@@ -64,6 +64,8 @@ def _runtime_lines(plan: dict[str, Any]) -> str:
     settings, reserve = plan["settings"], plan["reserve"]
     sglang = reserve["sglang"]
     fraction = plan["mem_fraction_static"]
+    default = sglang["mem_fraction_static"]
+    share = f" (fraction {default:g})" if default > 0 else ", more than there is,"
     enough = "enough" if sglang["holds_the_plan"] else "too few"
     flags = "" if fraction is None else f"--mem-fraction-static {fraction:g} "
     hbm = plan["hbm"]
@@ -72,8 +74,8 @@ def _runtime_lines(plan: dict[str, Any]) -> str:
         f"{gib(hbm['free_bytes_after_start'])} free after start\n"
         f"SGLang: {flags}--max-total-tokens {settings['kv_tokens']} "
         f"--chunked-prefill-size {settings['chunk_tokens']}\n"
-        f"  by default it would keep {gib(sglang['reserve_bytes'])} free (fraction "
-        f"{sglang['mem_fraction_static']:g}) and hold {sglang['kv_tokens']:,} tokens: {enough}\n"
+        f"  by default it would keep {gib(sglang['reserve_bytes'])} free{share} and hold "
+        f"{sglang['kv_tokens']:,} tokens: {enough}\n"
         f"  placer keeps {gib(reserve['placer_bytes'])} for activations, graphs, fragmentation and staging\n"
         f"vLLM: --kv-cache-memory-bytes {reserve['vllm']['kv_cache_memory_bytes']}"
     )
