@@ -491,6 +491,7 @@ def test_a_file_given_for_another_kind_of_file(job: Path, printed: Run, tmp_path
         (["evaluate", placed, "--model", model, "--trace", job / "ids.npz", "--profile", profile], "trace"),
         (["bench", trace], "not an .npz"),
         (["inspect", "--model", trace], "trace.safetensors is not"),
+        (["inspect", "--model", profile], "is a file of placer, not a model's config.json"),
     ):
         code, _, err = printed(*arguments)
         assert code == 2

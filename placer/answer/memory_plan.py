@@ -56,7 +56,7 @@ def _ledger(plan: dict[str, Any]) -> Table:
     for name, size in hbm["ledger"].items():
         if size:
             share = size / hbm["budget_bytes_per_gpu"]
-            table.add_row(name, gib(size), f"{share:.1%}", "█" * min(_BAR_WIDTH, round(_BAR_WIDTH * share)))
+            table.add_row(name, gib(size), f"{share:z.1%}", "█" * min(_BAR_WIDTH, round(_BAR_WIDTH * share)))
     return table
 
 

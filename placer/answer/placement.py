@@ -147,7 +147,7 @@ def _solver_line(document: PlacementDocument) -> Text:
         return Text(f"solver: {solver.name}, {solver.seconds:.1f} s; no bound (see notes)")
     returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
     return Text(
-        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:.2%} proven on the part that a plan "
+        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven on the part that a plan "
         f"can change; objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; "
         f"{solver.seconds:.1f} s"
     )

@@ -40,7 +40,7 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
         f"{document['kind']} trace: {document['tokens']:,} tokens, {document['requests']:,} requests or windows, "
         f"{len(layers) if isinstance(layers, list) else layers} layers of {document['experts']} experts, "
         f"top-{document['top_k']}",
-        f"Gini {document['gini']:.3f}",
+        f"Gini {document['gini']:z.3f}",
     ]
     if document["lag1_reuse"] is not None:
         facts.append(

@@ -205,7 +205,10 @@ def read_config(path: Path) -> Config:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
-    return Config(path, digest, read_document(path, what="model config", cure=CONFIG_CURE))
+    document = read_document(path, what="model config", cure=CONFIG_CURE)
+    if str(document.get("schema")).startswith("placer."):
+        raise BadInputError(f"{path} is a file of placer, not a model's config.json", CONFIG_CURE)
+    return Config(path, digest, document)
 
 
 def _brief(value: object) -> str:
