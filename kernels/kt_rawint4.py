@@ -53,7 +53,7 @@ class KtRawInt4(ExpertMLP):
         if importlib.util.find_spec("kt_kernel") is None:
             return Problem(
                 "kt-kernel is not installed",
-                "pip install --no-deps kt-kernel==0.7.2, or use --cpu-kernel torch",
+                "run 'pip install --no-deps kt-kernel==0.7.2', or use --cpu-kernel torch",
             )
         for name, size in (
             ("hidden size", shape.hidden_size),
@@ -179,6 +179,6 @@ def _import_kt() -> tuple[Any, Any]:
     if kernel is None:
         raise MissingComponentError(
             "kt-kernel has no RAWINT4 class for this CPU",
-            "use --cpu-kernel torch, or --cpu NAME for a datasheet",
+            "use --cpu-kernel torch",
         )
     return extension, kernel

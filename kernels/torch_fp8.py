@@ -15,7 +15,7 @@ ALIGNMENT = 16
 """Both sizes of an FP8 matrix must be multiples of this (torch._scaled_mm)."""
 FP8_CAPABILITY = (8, 9)
 """First CUDA compute capability with FP8 units."""
-_ELSEWHERE = "profile on the GPU machine and `placer profile merge`, or use --gpu NAME for a datasheet"
+_ELSEWHERE = "profile on the machine that has the GPU, or use --gpu NAME for its datasheet"
 
 Stack = tuple[Tensor, Tensor]
 """The same matrix of every expert: float8 [E, N, K] and float32 scales [E, N]."""
@@ -91,7 +91,7 @@ class TorchFp8(ExpertMLP):
         ):
             if size % ALIGNMENT:
                 return Problem(
-                    f"{name} {size} is not a multiple of {ALIGNMENT}", "use --gpu NAME for a datasheet"
+                    f"{name} {size} is not a multiple of {ALIGNMENT}", "use --gpu NAME for its datasheet"
                 )
         return None
 

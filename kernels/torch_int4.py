@@ -43,7 +43,7 @@ class TorchInt4(ExpertMLP):
             if size % GROUP:
                 return Problem(
                     f"{name} {size} is not a multiple of the INT4 group of {GROUP}",
-                    "take the CPU from a datasheet with --cpu NAME",
+                    f"no CPU kernel runs such sizes: give a model whose sizes {GROUP} divides",
                 )
         if threads > usable_cores():
             return Problem(

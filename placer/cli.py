@@ -1,12 +1,12 @@
 """The `placer` command: parse, call one function, print its result."""
 
-import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from placer.answer.console import command_line, print_answer, print_line
+from placer.answer.visible import visible
 from placer.errors import BadInputError, PlacerError
 from placer.output import checked_output
 
@@ -35,6 +37,7 @@ INTERRUPTED = 130
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
+_NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsHelpError", ())
 
 ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
@@ -61,7 +64,7 @@ class _Bar:
 
     def __init__(self) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
             TimeRemainingColumn(),
@@ -80,7 +83,7 @@ class _Bar:
 
     def __call__(self, text: str, share: float) -> None:
         _stop_if_interrupted()
-        self._progress.update(self._task, description=text, completed=share)
+        self._progress.update(self._task, description=visible(text), completed=share)
 
 
 @app.command()
@@ -137,9 +140,12 @@ def inspect(
             raise BadInputError(
                 "--plan needs to know the GPU", "add --gpu NAME (placer hardware --list) or --hbm-budget SIZE"
             )
-        budget = parse_size(hbm_budget or "100%", whole_bytes=whole, name="--hbm-budget")
+        budget = parse_size(
+            hbm_budget or "100%", whole_bytes=whole, whole_name="the GPU's memory", name="--hbm-budget"
+        )
         device = budget if whole is None else whole
-        _check_budget(budget, device, gpu or "the GPU", hbm_budget or "100%")
+        cure = "lower it, or name the GPU that you mean (--gpu NAME)"
+        _check_budget(budget, device, gpu or "the GPU", hbm_budget or "100%", cure)
         free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
         demand = MemoryDemand(
             model=spec,
@@ -195,7 +201,7 @@ def hardware(
 
 @trace_app.command("import")
 def trace_import(
-    source: Annotated[Path, typer.Argument(help="Recorder dump (.pt) or .npz of ids or counts.")],
+    source: Annotated[Path, typer.Argument(help="Recorder dump (.pt), or .npz of ids or counts.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
         "trace.safetensors"
     ),
@@ -204,7 +210,13 @@ def trace_import(
     ] = None,
     form: Annotated[str, typer.Option("--format", help="auto, npz, sglang.")] = "auto",
 ) -> None:
-    """Turn a runtime's dump into a trace file."""
+    """Turn a runtime's dump into a trace file.
+
+    An .npz (numpy.savez) holds expert ids as topk [tokens, layers, k], with -1 for an unused slot; offsets
+    [requests + 1], where request r is the tokens offsets[r] to offsets[r + 1]; and, if you like, domain [requests]
+    as text. Or it holds counts [layers, experts] or [windows, layers, experts], and tokens [windows]. Both may name
+    layers (indices in the checkpoint), experts and top_k, which --model also gives.
+    """
     from placer.model.spec import read_model
     from placer.profiler.trace.file import write_trace
     from placer.profiler.trace.importing import import_trace
@@ -365,7 +377,8 @@ def solve(
     spec = read_model(model)
     measured = read_profile(profile)
     budget = parse_size(hbm_budget, whole_bytes=measured.gpu.usable_bytes, name="--hbm-budget")
-    _check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget)
+    cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
+    _check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget, cure)
     free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
     checked_output(output, [Path(trace), profile])
     request = SolveRequest(
@@ -459,7 +472,7 @@ def export(
     for note in result.notes:
         _say(f"note: {note}")
     _say(f"{output}: {', '.join(result.files)}")
-    _say(f"launch: {result.launch_line}")
+    _show(command_line("launch:", result.launch_line))
 
 
 @app.command()
@@ -515,14 +528,27 @@ def version() -> None:
 
 
 def _show(answer: Any) -> None:
-    from placer.answer.console import print_answer
-
     print_answer(answer)
 
 
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):
-        sys.stderr.write(text + "\n")
+def _say(text: str, indent: str = "  ") -> None:
+    """One message on stderr, wrapped between its words; what the user typed stays whole."""
+    print_line(text, indent=indent, whole=sys.argv[1:])
+
+
+def _fail(error: PlacerError) -> None:
+    _say(f"error: {error.what}")
+    if error.hint:
+        _say(f"  do: {error.hint}", indent="    ")
+
+
+def _check_nothing_empty(arguments: list[str]) -> None:
+    """Refuse empty values, which a shell makes of an unset variable and a path takes for this folder."""
+    for before, argument in pairwise(["", *arguments]):
+        assigned = argument.startswith("--") and argument.endswith("=")
+        if assigned or not argument:
+            flag = argument[:-1] if assigned else before if before.startswith("-") else "an argument"
+            raise BadInputError(f"{flag} is empty", "give a value; a shell variable may not be set")
 
 
 def _count_or_auto(text: str, flag: str) -> int | None:
@@ -534,12 +560,12 @@ def _count_or_auto(text: str, flag: str) -> int | None:
         raise BadInputError(f"{flag} {text!r} is not a number", "give a whole number or auto") from None
 
 
-def _check_budget(budget_bytes: int, device_bytes: int, gpu_name: str, given: str) -> None:
+def _check_budget(budget_bytes: int, device_bytes: int, gpu_name: str, given: str, cure: str) -> None:
     if budget_bytes > device_bytes:
         raise BadInputError(
             f"--hbm-budget {given} is more than the {device_bytes / 2**30:,.2f} GiB that a process can use of "
             f"{gpu_name}",
-            "lower it, or name the GPU that you mean (--gpu NAME)",
+            cure,
         )
 
 
@@ -570,6 +596,7 @@ def main() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
+        _check_nothing_empty(sys.argv[1:])
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
             # Typer turns Ctrl-C into this code by itself.
@@ -582,21 +609,22 @@ def main() -> None:
         _say(
             f"error: {error.strerror or error}" + (f": {str(error.filename)[:80]}" if error.filename else "")
         )
-        _say("  do: check the paths and the free space")
+        _say("  do: check the paths and the free space", indent="    ")
         # What could not be written must not be tried again while the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
     except _UsageError as error:
-        _say(f"error: {error.format_message()}")
-        _say(f"  do: see {error.ctx.command_path if error.ctx else 'placer'} --help")
+        path = error.ctx.command_path if getattr(error, "ctx", None) else "placer"
+        if isinstance(error, _NoArgumentsError):
+            sys.stderr.write(error.format_message() + "\n")
+        else:
+            _fail(BadInputError(error.format_message(), f"see '{path} --help'"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted: nothing was written")
         sys.exit(INTERRUPTED)
     except PlacerError as error:
-        _say(f"error: {error.what}")
-        if error.hint:
-            _say(f"  do: {error.hint}")
+        _fail(error)
         sys.exit(error.exit_code)
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from placer.answer.console import command_line
 from placer.answer.placement import placement_answer
 from placer.answer.profile import profile_answer
+from placer.answer.visible import visible
 from placer.errors import BadInputError
 from placer.export.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
@@ -66,7 +68,7 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
     write_placement(document, folder / "placement.json")
     introduction = Text(
         f"The example: {EXAMPLE}'s shapes, {trace.header.source}; the CPU kernel is timed on this machine, the GPU "
-        f"is an {GPU} by its datasheet. Everything is in {folder}."
+        f"is an {GPU} by its datasheet. Everything is in {visible(str(folder))}."
     )
     return Demo(
         folder,
@@ -96,6 +98,5 @@ def _export(folder: Path, cpu_method: str) -> RenderableType:
             "with one is never exported for the other (install kt-kernel, then run the demo again)"
         )
     export = export_placement(folder / "placement.json", folder / "sglang-kt", runtime="sglang-kt")
-    return Text(
-        f"exported for {export.runtime}: {', '.join(export.files)} in {export.folder}\nlaunch: {export.launch_line}"
-    )
+    written = f"exported for {export.runtime}: {', '.join(export.files)} in {visible(str(export.folder))}"
+    return Group(Text(written), command_line("launch:", visible(export.launch_line)))

@@ -2,55 +2,88 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 from placer.errors import BadInputError
+from placer.input import checked_input
 
 MAX_DOCUMENT_BYTES = 512 * 2**20
 """No document of ours comes near; a larger file is a mistake or an attack."""
+MAX_DEPTH = 64
+MAX_DIGITS = 40
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read_document(path: Path, *, what: str, infinity: bool = False) -> dict[str, Any]:
+def read_document(
+    path: Path, *, what: str, cure: str = "check the file", infinity: bool = False
+) -> dict[str, Any]:
     """The JSON object in the file at ``path``; ``what`` names it in errors ("profile", "placement").
 
-    With ``infinity`` the constants Infinity and -Infinity are read as null.
+    ``cure`` is the advice in errors about the file's content. A byte order mark is skipped. With ``infinity``
+    the constants Infinity and -Infinity are read as null.
 
     Raises
     ------
     BadInputError
-        When the file is missing, not readable, not UTF-8, not JSON, not an object, or holds NaN or infinity.
+        When the file is missing, not readable, not UTF-8, not JSON, not an object, nested too deeply, or holds
+        NaN, infinity or an absurd integer.
     """
-    path = Path(path)
+    path = checked_input(path, what=what, cure="check the path", regular=False)
     try:
         if path.stat().st_size > MAX_DOCUMENT_BYTES:
             raise BadInputError(
                 f"{what} {path} is larger than {MAX_DOCUMENT_BYTES:,} bytes", "check the path"
             )
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise BadInputError(
             f"cannot read {what} {path}: {error.strerror or error}", "check the path"
         ) from None
     except UnicodeDecodeError:
-        raise BadInputError(
-            f"{what} {path} is not UTF-8 text", f"give a {what} file that placer wrote"
-        ) from None
+        raise BadInputError(f"{what} {path} is not UTF-8 text", cure) from None
+    if not text.strip():
+        raise BadInputError(f"{what} {path} is empty", cure)
     try:
         document = json.loads(
             text,
             parse_constant=_infinity_as_null if infinity else _reject_constant,
             parse_float=_finite_float,
+            parse_int=_short_int,
         )
+        if _SURROGATE.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
-        raise BadInputError(f"{what} {path} is nested too deeply", "check the file") from None
-    except ValueError as error:
+        raise BadInputError(f"{what} {path} is nested too deeply", cure) from None
+    except json.JSONDecodeError as error:
         raise BadInputError(
-            f"{what} {path} is not a JSON document of finite numbers: {error}", "write it again or restore it"
+            f"{what} {path} is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})", cure
         ) from None
+    except UnicodeEncodeError:
+        raise BadInputError(f"{what} {path} holds an escaped half of a character (\\ud800)", cure) from None
+    except ValueError as error:
+        raise BadInputError(f"{what} {path}: {error}", cure) from None
     if not isinstance(document, dict):
-        raise BadInputError(f"{what} {path} is not a JSON object", "check the file")
+        raise BadInputError(f"{what} {path} is not a JSON object", cure)
+    if _deeper_than(document, MAX_DEPTH):
+        raise BadInputError(f"{what} {path} is nested too deeply", cure)
     return document
+
+
+def _deeper_than(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in _children(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [inner for inner in value if isinstance(inner, dict | list)] if isinstance(value, list) else []
 
 
 def _infinity_as_null(name: str) -> None:
@@ -65,8 +98,14 @@ def _reject_constant(name: str) -> float:
 def _finite_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is not a finite number")
+        raise ValueError(f"{text:.40} is not a finite number")
     return value
+
+
+def _short_int(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"{text[:8]}… has {len(text)} digits, more than any figure here")
+    return int(text)
 
 
 def dump_document(document: dict[str, Any]) -> str:

@@ -32,6 +32,11 @@ class Evaluation:
 
     Attributes
     ----------
+    concurrency
+        Clients of the plan's workload.
+    running_requests
+        Requests of every decode step that was scored: the plan's running requests, fewer than the clients
+        where some wait for a slot.
     step_us
         Microseconds by placement name ("plan" and the baselines).
     coverage
@@ -42,6 +47,7 @@ class Evaluation:
 
     steps: int
     concurrency: int
+    running_requests: int
     step_us: dict[str, float]
     coverage: dict[str, float]
     verdict: str
@@ -52,6 +58,7 @@ class Evaluation:
         return {
             "steps": self.steps,
             "concurrency": self.concurrency,
+            "running_requests": self.running_requests,
             "step_us": self.step_us,
             "coverage": self.coverage,
             "verdict": self.verdict,
@@ -96,7 +103,8 @@ def evaluate(
     null = float(hot.mean())
     return Evaluation(
         steps=steps,
-        concurrency=placement.kv.max_running_requests,
+        concurrency=placement.workload.concurrency,
+        running_requests=placement.kv.max_running_requests,
         step_us=step_us,
         coverage={**coverage, "uniform_null": null},
         verdict=_verdict(step_us, coverage, null),

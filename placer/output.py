@@ -27,11 +27,13 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     os.close(handle)
     temporary = Path(name)
     try:
-        # mkstemp makes files private; an output is as readable as the user's umask allows.
+        # mkstemp makes files private; an output is as readable as the user's umask allows. Set before and after:
+        # writers add execute permission to it, or put a file of their own in its place.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         write(temporary)
+        temporary.chmod(0o666 & ~umask | temporary.stat().st_mode & 0o111)
         os.replace(temporary, path)
     except OSError as error:
         raise BadInputError(

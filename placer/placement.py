@@ -144,17 +144,21 @@ def read_placement(path: Path) -> PlacementDocument:
     BadInputError
         When the file is unreadable or not JSON, of an unknown major version, or invalid; names the field.
     """
-    document = read_document(path, what="placement")
-    schema = document.get("schema")
+    document = read_document(path, what="placement", cure="give a file that 'placer solve' wrote")
+    if "schema" not in document:
+        raise BadInputError(
+            f"placement {path} is none: it holds no field schema", "give a file that 'placer solve' wrote"
+        )
+    schema = document["schema"]
     match = _SCHEMA.match(schema) if isinstance(schema, str) else None
     if match is None:
         raise BadInputError(
-            f"placement {path}: field schema is {schema!r}, not {SCHEMA!r}",
-            "give a file that placer solve wrote",
+            f"placement {path}: field schema is {schema!r:.80}, not {SCHEMA!r}",
+            "give a file that 'placer solve' wrote",
         )
     if match.group(1) != SCHEMA.rpartition("/")[2]:
         raise BadInputError(
-            f"placement {path}: field schema is {schema!r}; this version of placer reads {SCHEMA!r}",
+            f"placement {path}: field schema is {schema!r:.80}; this version of placer reads {SCHEMA!r}",
             "install the placer that wrote it, or solve again",
         )
     try:
@@ -163,7 +167,7 @@ def read_placement(path: Path) -> PlacementDocument:
     except ValidationError as error:
         raise BadInputError(
             f"placement {path}: {_first_fault(error)}",
-            "correct the field, or write the file again with placer solve",
+            "correct the field, or write the file again with 'placer solve'",
         ) from None
 
 

@@ -78,8 +78,12 @@ def largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
 
 def _kv_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     least = max(1, demand.running * demand.request_tokens)
+    # More than every running request at its full context is not asked of a pool.
+    most = max(least, demand.running * demand.model.max_context_tokens)
     tokens = largest(
-        least, demand.min_kv_tokens - 1, lambda tokens: replace(demand, min_kv_tokens=tokens).fits
+        least,
+        min(most, demand.min_kv_tokens - 1),
+        lambda tokens: replace(demand, min_kv_tokens=tokens).fits,
     )
     if tokens is not None:
         changed = replace(demand, min_kv_tokens=tokens)
@@ -116,9 +120,11 @@ def _running(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
 def _chunk_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     # kt-kernel refuses a decode step larger than the chunk.
     low = -(-max(demand.running, 1) // _CHUNK_STEP)
+    # No prompt is longer than the context.
+    high = max(low, demand.model.max_context_tokens // _CHUNK_STEP)
     steps = largest(
         low,
-        (demand.chunk_tokens - 1) // _CHUNK_STEP,
+        min(high, (demand.chunk_tokens - 1) // _CHUNK_STEP),
         lambda steps: replace(demand, chunk_tokens=steps * _CHUNK_STEP).fits,
     )
     if steps is not None:

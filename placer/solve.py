@@ -495,13 +495,15 @@ def _first_within_targets(
         ("--slo-tpot", workload.slo_tpot_ms, min(tpot)),
         ("--slo-ttft", workload.slo_ttft_ms, min(ttft)),
     ):
-        if target is not None and reached > target:
+        if target is not None and np.isinf(reached):
+            missed.append(f"{name} of {target:g} ms (not predicted where prompts are left out)")
+        elif target is not None and reached > target:
             missed.append(f"{name} of {target:g} ms (best level reaches {reached:,.1f} ms at p95)")
     if not missed:
         missed.append("both latency targets at once (each alone is reached by some level)")
     raise InfeasibleError(
         "no level meets " + " and ".join(missed),
-        "relax the target, lower --concurrency, or raise --hbm-budget",
+        "relax the target, lower --concurrency, or give more HBM",
     )
 
 

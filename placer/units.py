@@ -22,43 +22,67 @@ _UNITS = {
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+|%)\s*$")
 
 
-def parse_size(text: str, *, whole_bytes: int | None = None, name: str = "size") -> int:
+def parse_size(
+    text: str, *, whole_bytes: int | None = None, whole_name: str | None = None, name: str = "size"
+) -> int:
     """Bytes that ``text`` means: ``72GiB`` (2^30), ``80GB`` (10^9), ``75%`` of ``whole_bytes``.
+
+    ``whole_name`` says what a share would be of where that is not known; None where a share has no meaning.
 
     Raises
     ------
     BadInputError
         When the text is not a positive size with a unit, or a percentage has nothing to refer to.
     """
+    takes_share = whole_bytes is not None or whole_name is not None
+    share = " or 75%" if takes_share else ""
     match = _SIZE.match(text)
     if match is None:
         raise BadInputError(
-            f"{name} {text!r} is not a positive size with a unit",
-            "write it as 72GiB (2^30), 80GB (10^9) or 75%",
+            f"{name} {text!r:.80} is not a positive size with a unit",
+            f"write it as 72GiB (2^30), 80GB (10^9){share}",
         )
     number, unit = float(match.group(1)), match.group(2).upper()
     if unit == "%":
+        if not takes_share:
+            raise BadInputError(f"{name} {text!r:.80} takes no percentage", "write the size as 72GiB or 80GB")
         if whole_bytes is None:
             raise BadInputError(
-                f"{name} {text!r}: the GPU's memory is not known here, so a share of it is not either",
-                "write the size in GiB, or name the GPU when profiling (--gpu NAME)",
+                f"{name} {text!r:.80}: {whole_name} is not known here, so a share of it is not either",
+                "write the size in GiB, or name the GPU with --gpu NAME",
             )
         if number > 100:
-            raise BadInputError(f"{name} {text!r} is more than the whole GPU", "write at most 100%")
+            raise BadInputError(f"{name} {text!r:.80} is more than the whole", "write at most 100%")
         size = number / 100 * whole_bytes
     elif unit in _UNITS:
         size = number * _UNITS[unit]
     else:
         raise BadInputError(
-            f"{name} {text!r} has an unknown unit {match.group(2)!r}", "use MiB, GiB, MB, GB or %"
+            f"{name} {text!r:.80} has an unknown unit {match.group(2)!r:.40}",
+            "use MiB, GiB, MB or GB" + (", or %" if takes_share else ""),
         )
     if not math.isfinite(size) or size < 1 or size > 2**60:
-        raise BadInputError(f"{name} {text!r} is not a usable size", "write it as 72GiB, 80GB or 75%")
+        raise BadInputError(f"{name} {text!r:.80} is not a usable size", f"write it as 72GiB, 80GB{share}")
     return int(size)
 
 
 def gib(count_bytes: float) -> str:
-    """``count_bytes`` as a person reads it, in GiB (MiB below 0.1 GiB)."""
+    """``count_bytes`` as a person reads it, in GiB (MiB below 0.1 GiB, bytes below 0.1 MiB)."""
+    if abs(count_bytes) < 0.1 * MIB:
+        return f"{count_bytes:z,.0f} B"
     if abs(count_bytes) < 0.1 * GIB:
         return f"{count_bytes / MIB:,.1f} MiB"
     return f"{count_bytes / GIB:,.2f} GiB"
+
+
+def figure(value: float, decimals: int) -> str:
+    """``value`` with so many decimals, or two digits where those would show a number as zero; never -0."""
+    if value and abs(value) < 0.5 * 10**-decimals:
+        return f"{value:.2g}"
+    return f"{value:z,.{decimals}f}"
+
+
+def signed_percent(share: float) -> str:
+    """A difference as a person reads it: +3.1%, -0.2%, and 0.0% for anything smaller."""
+    shown = f"{share:+z.1%}"
+    return "0.0%" if shown == "+0.0%" else shown

@@ -155,11 +155,15 @@ def read_profile(path: Path) -> Profile:
     BadInputError
         When the file is unreadable, of another schema, or holds a cost model that is not usable.
     """
-    document = read_document(path, what="profile")
+    document = read_document(path, what="profile", cure="give a file that 'placer profile' wrote")
+    if "schema" not in document:
+        raise BadInputError(
+            f"profile {path} is none: it holds no field schema", "give a file that 'placer profile' wrote"
+        )
     if document.get("schema") != SCHEMA:
         raise BadInputError(
-            f"profile {path}: field schema is {document.get('schema')!r}, not {SCHEMA!r}",
-            "give a file that this version's placer profile wrote",
+            f"profile {path}: field schema is {document.get('schema')!r:.80}, not {SCHEMA!r}",
+            "give a file that this version's 'placer profile' wrote",
         )
     try:
         profile = _ADAPTER.validate_json(json.dumps(document))
@@ -167,11 +171,11 @@ def read_profile(path: Path) -> Profile:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         raise BadInputError(
-            f"profile {path}: field {field}: {first['msg']}", "run placer profile again"
+            f"profile {path}: field {field}: {first['msg']}", "run 'placer profile' again"
         ) from None
     for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
         if fault := _fault(side):
-            raise BadInputError(f"profile {path}: field {name}: {fault}", "run placer profile again")
+            raise BadInputError(f"profile {path}: field {name}: {fault}", "run 'placer profile' again")
     rates = profile.gpu.rates
     latencies = (rates.layer_call_us, rates.transfer_call_us, rates.transfer_token_us)
     usable = (
@@ -185,7 +189,7 @@ def read_profile(path: Path) -> Profile:
     if not usable:
         raise BadInputError(
             f"profile {path}: a rate, latency, thread count or memory size is out of range",
-            "run placer profile again",
+            "run 'placer profile' again",
         )
     return profile
 
@@ -226,9 +230,10 @@ def check_profile_matches(profile: Profile, model: ModelSpec, *, tp: int) -> Non
         if timed != found:
             raise BadInputError(
                 f"the profile was made for {made.name} with {name} {timed}, {model.name} has {found}",
-                f"run: placer profile --model DIR for {model.name}",
+                f"run 'placer profile --model DIR' for {model.name}",
             )
     if profile.tp != tp:
         raise BadInputError(
-            f"the profile was made for tp {profile.tp}, not {tp}", f"run placer profile again with --tp {tp}"
+            f"the profile was made for tp {profile.tp}, not {tp}",
+            f"run 'placer profile' again with --tp {tp}",
         )

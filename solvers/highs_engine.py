@@ -47,7 +47,9 @@ def silence_banner() -> None:
         When highspy is not installed.
     """
     if highspy is None:
-        raise MissingComponentError("HiGHS is not installed", "pip install highspy, or use --solver cbc")
+        raise MissingComponentError(
+            "HiGHS is not installed", "run 'pip install highspy', or use --solver cbc"
+        )
     with _lock:
         _make_first_engine()
 

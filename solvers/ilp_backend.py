@@ -90,7 +90,7 @@ def _cbc(program: Any, gap: float, time_limit_s: float) -> Answer:
         if not backend.available():
             raise MissingComponentError(
                 "CBC is not installed (this PuLP ships no CBC for this machine)",
-                "use --solver highs or structured",
+                "use --solver highs or auto",
             )
         backend.tmpDir = folder
         try:

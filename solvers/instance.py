@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.input import checked_input
 from placer.solvers.problem import FixedCharge, PlacementProblem
 
 MOST_ENTRIES = 200_000_000
@@ -55,6 +56,7 @@ def read_instance(path: Path) -> PlacementProblem:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     wrong = "give an .npz with " + ", ".join(_FIELDS)
+    checked_input(path, what="solver instance", cure=wrong)
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}

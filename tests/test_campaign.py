@@ -194,7 +194,7 @@ def test_an_error_of_the_worker_keeps_its_words() -> None:
     # A width that the group does not divide gets past the spec, and the kernel refuses it in the worker.
     with pytest.raises(MissingComponentError, match="expert width 40 is not a multiple") as caught:
         time_campaign(replace(SPEC, shape=ExpertShape(64, 40, 8, 2)))
-    assert "--cpu NAME" in caught.value.hint
+    assert "sizes 32 divides" in caught.value.hint
 
 
 class Clock:

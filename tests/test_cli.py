@@ -1,6 +1,8 @@
 """The command line on a small model: exit codes, one clear line for bad input, no partial file."""
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,19 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr)."""
+def run(printed: Run) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr); errors are on one line each, not wrapped."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = printed(*arguments)
+        return code, out, err if code == 0 else re.sub(r"\n +(?!do: )", " ", err)
+
+    return runner
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed."""
 
     def runner(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
@@ -88,6 +101,16 @@ def solve_arguments(job: Path, output: Path, **changes: object) -> list[object]:
         **{("--" + name.replace("_", "-")): value for name, value in changes.items()},
     }
     return ["solve", *(part for option in options.items() for part in option)]
+
+
+def assert_one_error(err: str) -> None:
+    """One error and one advice, wrapped to 100 columns with the lines that go on indented."""
+    lines = err.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == lines[:1]
+    assert lines[0].startswith("error: ")
+    assert sum(line.startswith("  do: ") for line in lines) == 1
+    # Only a word that cannot be broken is longer.
+    assert all(len(line) <= 100 or " " not in line.strip() for line in lines)
 
 
 def test_the_whole_job(job: Path, run: Run, tmp_path: Path) -> None:
@@ -200,12 +223,12 @@ def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> N
     ],
 )
 def test_bad_input_gives_one_clear_line(
-    job: Path, run: Run, tmp_path: Path, changes: dict[str, object], message: str
+    job: Path, printed: Run, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", **changes))
+    code, _, err = printed(*solve_arguments(job, tmp_path / "placement.json", **changes))
     assert code == 2
-    assert message in err
-    assert len(err.strip().splitlines()) <= 2
+    assert message in " ".join(err.split())
+    assert_one_error(err)
     assert not (tmp_path / "placement.json").exists()
 
 
@@ -416,3 +439,155 @@ def test_more_clients_than_a_closed_loop_can_play_are_refused(job: Path, run: Ru
     code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", concurrency=100_000_000))
     assert code == 2
     assert "--concurrency" in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["trace"]])
+def test_a_bare_command_shows_its_help(run: Run, arguments: list[object]) -> None:
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("Usage: placer")
+    code, out, err = run(*arguments, "--help")
+    assert code == 0
+    assert out.startswith("Usage: placer")
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["solve", "--model", "m", "--trace", "", "--profile", "p"], "--trace is empty"),
+        (["solve", "--model", "m", "--trace=", "--profile", "p"], "--trace is empty"),
+        (["demo", "-o", ""], "-o is empty"),
+        (["trace", "info", ""], "an argument is empty"),
+        (["export", "", "-o", "out"], "an argument is empty"),
+        (["trace", "info", "."], ". is a directory, where a trace is expected"),
+        (["trace", "import", "."], ". is a directory"),
+        (["bench", "."], ". is a directory, where a solver instance is expected"),
+        (["export", ".", "-o", "out"], ". is a directory, where a placement is expected"),
+        (["trace", "info", "nowhere"], "cannot read trace nowhere: no such file"),
+    ],
+)
+def test_paths_that_name_no_file(
+    printed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[object], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = printed(*arguments)
+    assert code == 2
+    assert message in err
+    assert_one_error(err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_given_for_another_kind_of_file(job: Path, printed: Run, tmp_path: Path) -> None:
+    placed = tmp_path / "placement.json"
+    assert printed(*solve_arguments(job, placed))[0] == 0
+    model, trace, profile = job / "model", job / "trace.safetensors", job / "profile.json"
+    for arguments, message in (
+        (solve_arguments(job, tmp_path / "p", trace=profile), "not a readable trace file"),
+        (solve_arguments(job, tmp_path / "p", profile=placed), "schema is 'placer.placement/1'"),
+        (solve_arguments(job, tmp_path / "p", profile=trace), "trace.safetensors is not"),
+        (solve_arguments(job, tmp_path / "p", profile=model / "config.json"), "holds no field schema"),
+        (["export", profile, "-o", tmp_path / "p"], "schema is 'placer.profile/1'"),
+        (["trace", "import", placed, "-o", tmp_path / "p"], "neither a recorder dump nor an npz"),
+        (["evaluate", placed, "--model", model, "--trace", job / "ids.npz", "--profile", profile], "trace"),
+        (["bench", trace], "not an .npz"),
+        (["inspect", "--model", trace], "trace.safetensors is not"),
+        (["inspect", "--model", profile], "is a file of placer, not a model's config.json"),
+    ):
+        code, _, err = printed(*arguments)
+        assert code == 2
+        assert message in " ".join(err.split())
+        assert_one_error(err)
+        assert not (tmp_path / "p").exists()
+
+
+def test_an_export_onto_a_file_says_so(job: Path, run: Run, tmp_path: Path) -> None:
+    placed = tmp_path / "placement.json"
+    assert run(*solve_arguments(job, placed))[0] == 0
+    placement = json.loads(placed.read_text())
+    placed.write_text(json.dumps({**placement, "cpu_method": "RAWINT4"}))
+    code, _, err = run("export", placed, "-o", job / "profile.json")
+    assert code == 2
+    assert "it is a file" in err
+    assert "space" not in err
+    code, _, _ = run("export", placed, "-o", tmp_path / "server")
+    assert code == 0
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in (tmp_path / "server").iterdir():
+        assert file.stat().st_mode & 0o777 == (0o777 if file.suffix == ".sh" else 0o666) & ~umask
+
+
+def test_written_files_have_the_mode_of_the_umask(job: Path, run: Run, tmp_path: Path) -> None:
+    assert run(*solve_arguments(job, tmp_path / "placement.json"))[0] == 0
+    assert run("trace", "synth", "--preset", "gpt-oss-20b", "-o", tmp_path / "synth")[0] == 0
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in (job / "trace.safetensors", job / "profile.json", *tmp_path.iterdir()):
+        assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_names_from_files_reach_the_terminal_spelled_out(job: Path, printed: Run, tmp_path: Path) -> None:
+    evil = "[red]\x1b[31mx\rfake\u202e"
+    model = tmp_path / f"model{evil}\nline"
+    model.mkdir()
+    (model / "config.json").write_text((job / "model" / "config.json").read_text())
+    with np.load(job / "ids.npz") as ids:
+        np.savez(tmp_path / f"{evil}.npz", **ids, domain=np.array([evil, "plain"] * 20))
+    trace, placed = tmp_path / f"trace{evil}", tmp_path / f"placed{evil}"
+    for arguments in (
+        ["inspect", "--model", model],
+        ["trace", "import", tmp_path / f"{evil}.npz", "--model", model, "-o", trace],
+        ["trace", "info", trace],
+        solve_arguments(job, placed, model=model, trace=trace),
+        ["evaluate", placed, "--model", model, "--trace", trace, "--profile", job / "profile.json"],
+        ["trace", "info", tmp_path / f"nowhere{evil}"],
+    ):
+        code, _, err = printed(*arguments)
+        assert code == (2 if "nowhere" in str(arguments[-1]) else 0), err
+        assert all(line.isprintable() for line in err.split("\n"))
+        assert r"[red]\x1b[31mx\rfake\u202e" in err
+
+
+def test_evaluation_tells_clients_from_running_requests(job: Path, run: Run, tmp_path: Path) -> None:
+    placed = tmp_path / "placement.json"
+    assert run(*solve_arguments(job, placed, concurrency=6, max_running=2))[0] == 0
+    code, out, _ = run(
+        "evaluate",
+        placed,
+        "--model",
+        job / "model",
+        "--trace",
+        job / "trace.safetensors",
+        "--profile",
+        job / "profile.json",
+        "--json",
+    )
+    assert code == 0
+    document = json.loads(out)
+    assert document["concurrency"] == 6
+    assert document["running_requests"] == 2
+
+
+def test_a_tiny_trace_is_said_to_be_too_little(job: Path, run: Run, tmp_path: Path) -> None:
+    # 8 experts of top-2 need 80 tokens for 20 selections each.
+    ids = np.argsort(np.random.default_rng(0).random((60, 4, 8)), axis=2)[:, :, :2].astype(np.uint8)
+    np.savez(tmp_path / "few.npz", topk=ids, offsets=np.arange(0, 61, 10))
+    assert (
+        run("trace", "import", tmp_path / "few.npz", "-o", tmp_path / "few", "--model", job / "model")[0] == 0
+    )
+    assert "too little data to tell: 60 tokens of the 80" in run("trace", "info", tmp_path / "few")[2]
+    assert "too little" not in run("trace", "info", job / "trace.safetensors")[2]
+
+
+def test_answers_fit_a_hundred_columns(job: Path, printed: Run, tmp_path: Path) -> None:
+    for arguments in (
+        solve_arguments(job, tmp_path / "placement.json"),
+        solve_arguments(job, tmp_path / "p", hbm_budget="3.2GiB", min_kv_tokens=10**7),
+        ["inspect", "--model", job / "model", "--plan", 8, "--gpu", "rtx-4090"],
+        ["trace", "info", job / "trace.safetensors"],
+    ):
+        _, _, err = printed(*arguments)
+        # Only a path may be longer.
+        assert [line for line in err.splitlines() if len(line) > 100 and str(tmp_path) not in line] == []

@@ -83,3 +83,26 @@ def test_the_umask_is_honoured(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_file_has_the_mode_of_the_umask_whoever_wrote_it(tmp_path: Path, umask: int, mode: int) -> None:
+    def replaced(temporary: Path) -> None:
+        # Some writers put a private file of their own in the place of the one they are given.
+        other = temporary.with_suffix(".other")
+        other.touch(0o600)
+        other.rename(temporary)
+
+    def made_executable(temporary: Path) -> None:
+        temporary.chmod(temporary.stat().st_mode | 0o111 & ~umask)
+
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "text", "{}")
+        write_whole(tmp_path / "replaced", replaced)
+        write_whole(tmp_path / "script", made_executable)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "text").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "replaced").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "script").stat().st_mode & 0o777 == mode | 0o111 & ~umask

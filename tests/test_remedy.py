@@ -1,6 +1,7 @@
 """Remedies: each single change that is advised fits, and the next smaller one does not."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def fits(demand: MemoryDemand) -> bool:
         return False
 
 
+def most_useful(demand: MemoryDemand, kind: str) -> float:
+    """No pool is asked for more than every running request's context, no chunk for more than one prompt."""
+    context = demand.model.max_context_tokens
+    least = max(1, demand.running * demand.request_tokens)
+    return {"kv_tokens": max(least, demand.running * context), "chunk_tokens": context}.get(kind, math.inf)
+
+
 def assert_is_the_smallest(demand: MemoryDemand, remedy: Remedy) -> None:
     """The change fits, changes one thing only, and one step less of it does not fit."""
     assert fits(remedy.demand)
@@ -73,7 +81,7 @@ def assert_is_the_smallest(demand: MemoryDemand, remedy: Remedy) -> None:
         assert remedy.demand == replace(demand, **{field: remedy.value})  # type: ignore[arg-type]
         assert remedy.value < getattr(demand, field)
         nearer = remedy.value + STEPS[remedy.kind]
-        if nearer < getattr(demand, field):
+        if nearer < getattr(demand, field) and nearer <= most_useful(demand, remedy.kind):
             assert not fits(replace(demand, **{field: nearer}))  # type: ignore[arg-type]
     elif remedy.kind == "budget_bytes":
         assert isinstance(remedy.value, int)
@@ -230,3 +238,14 @@ def test_fewer_requests_are_advised_where_they_fill_the_pool(coder: ModelSpec) -
     # The pool that fits beside 96 experts holds 68,187 tokens (131,072 do not fit): 66 requests of 1,024.
     assert running == 66
     assert_is_the_smallest(demand, found["running"])
+
+
+def test_no_remedy_asks_for_more_tokens_than_the_context_allows(coder: ModelSpec) -> None:
+    # Room for far more than 64 requests of 1,000 tokens: the advice still ends at what they can hold.
+    short = replace(coder, max_context_tokens=1000)
+    demand = on_h100(short, hot=1, tokens=10**9, parallel=Parallelism(4))
+    found = {remedy.kind: remedy for remedy in remedies(demand, FLAGS)}
+    assert found["kv_tokens"].value == 64_000
+    wide = replace(on_h100(short, hot=1, tokens=1000, parallel=Parallelism(4)), chunk_tokens=10**6)
+    found = {remedy.kind: remedy for remedy in remedies(wide, FLAGS)}
+    assert found["chunk_tokens"].value == 960

@@ -40,6 +40,21 @@ def test_token_ids_become_decode_tokens_of_their_requests(tmp_path: Path) -> Non
     assert any("highest id, 4" in note for note in trace.header.notes)
 
 
+def test_ids_without_offsets_are_said_to_be_one_request(tmp_path: Path) -> None:
+    ids = np.array([[[0, 1]], [[2, 3]]])
+    trace = import_npz(saved(tmp_path / "t", topk=ids))
+    assert any("one request" in note for note in trace.header.notes)
+    trace = import_npz(saved(tmp_path / "t", topk=ids, offsets=[0, 1, 2]))
+    assert not any("one request" in note for note in trace.header.notes)
+
+
+def test_an_unknown_array_is_answered_with_those_that_are_known(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="neither 'topk' nor 'counts'") as caught:
+        import_npz(saved(tmp_path / "t", routes=np.zeros((2, 1, 2), dtype=int)))
+    assert "offsets [requests + 1]" in caught.value.hint
+    assert "tokens [windows]" in caught.value.hint
+
+
 def test_the_model_fills_what_the_file_leaves_open(tmp_path: Path) -> None:
     path = saved(tmp_path / "t", topk=TOPK, offsets=OFFSETS)
     trace = import_trace(path, name="M", layers=(1, 2), experts=8, top_k=2)

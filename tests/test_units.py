@@ -3,7 +3,7 @@
 import pytest
 
 from placer.errors import BadInputError
-from placer.units import GIB, gib, parse_size
+from placer.units import GIB, figure, gib, parse_size, signed_percent
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,29 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
 
 
 def test_a_percentage_of_nothing_is_refused() -> None:
-    with pytest.raises(BadInputError, match="not known"):
-        parse_size("75%")
+    with pytest.raises(BadInputError, match="the GPU's memory is not known"):
+        parse_size("75%", whole_name="the GPU's memory")
+    # Where a share would have no meaning, nothing is said of a GPU.
+    with pytest.raises(BadInputError, match="takes no percentage") as caught:
+        parse_size("75%", name="--host-memory")
+    assert "GPU" not in str(caught.value)
 
 
 def test_sizes_read_in_gib() -> None:
     assert gib(3 * GIB // 2) == "1.50 GiB"
     assert gib(GIB // 16) == "64.0 MiB"
+    assert gib(900) == "900 B"
+
+
+def test_a_small_figure_is_not_shown_as_zero() -> None:
+    assert figure(60.04, 1) == "60.0"
+    assert figure(1234.5, 0) == "1,234"
+    assert figure(0.0123, 1) == "0.012"
+    assert figure(0.0, 1) == "0.0"
+    assert figure(-0.04, 1) == "-0.04"
+
+
+def test_no_difference_has_no_sign() -> None:
+    assert signed_percent(0.0312) == "+3.1%"
+    assert signed_percent(-0.0021) == "-0.2%"
+    assert signed_percent(-0.0004) == signed_percent(0.0004) == "0.0%"

@@ -8,8 +8,10 @@ import pandas as pd
 from rich.console import RenderableType
 from rich.table import Table
 
+from placer.answer.visible import all_visible
 from placer.output import write_whole
 from placer.solvers.bench import BenchRow
+from placer.units import figure
 
 
 def bench_answer(rows: Sequence[BenchRow]) -> RenderableType:
@@ -17,13 +19,13 @@ def bench_answer(rows: Sequence[BenchRow]) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for header in ("instance", "solver", "objective µs", "bound µs", "gap", "seconds", "status"):
         table.add_column(header, justify="left" if header in ("instance", "solver", "status") else "right")
-    for row in rows:
+    for row in map(all_visible, rows):
         table.add_row(
             row.name,
             row.solver,
-            "-" if row.objective_us is None else f"{row.objective_us:,.1f}",
-            "-" if row.bound_us is None else f"{row.bound_us:,.1f}",
-            "-" if row.gap is None else f"{row.gap:.3%}",
+            "-" if row.objective_us is None else figure(row.objective_us, 1),
+            "-" if row.bound_us is None else figure(row.bound_us, 1),
+            "-" if row.gap is None else f"{row.gap:z.3%}",
             f"{row.seconds:.2f}",
             str(row.status),
         )

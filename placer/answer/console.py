@@ -1,12 +1,22 @@
-"""Printing answers: to stderr, 100 columns, readable without colour; and the bars they share."""
+"""Printing to stderr: 100 columns, readable without colour, nothing raw from files; and the bars answers share."""
 
-from collections.abc import Sequence
+import contextlib
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from placer.answer.visible import visible
 
 WIDTH = 100
 """Columns that every answer fits."""
 _BARS = "▁▂▃▄▅▆▇█"
+_QUOTED = r"[(\[]*'[^'\s][^']{0,68}'\S*|[(\[]*`[^`]{1,70}`\S*"
+"""Commands and values in quotes, which stay whole; an apostrophe inside a word opens none."""
 
 
 def sparkline(values: Sequence[float], most: float) -> str:
@@ -17,8 +27,76 @@ def sparkline(values: Sequence[float], most: float) -> str:
     return "".join(_BARS[min(top, int(value / most * top + 0.5))] if value > 0 else "·" for value in values)
 
 
+def wrapped(text: str, *, width: int = WIDTH, indent: str = "  ", whole: Iterable[str] = ()) -> str:
+    """``text`` in lines of at most ``width`` columns, those after the first indented.
+
+    Broken at spaces only, and never inside quotes or a part given in ``whole``: a path or command that is
+    longer than a line keeps its own.
+    """
+    kept = "".join(re.escape(part) + r"\S*|" for part in whole if " " in part)
+    words = re.findall(rf"(?<!\S)(?:{kept}{_QUOTED})(?!\S)|\S+", text)
+    start = text[: len(text) - len(text.lstrip())]
+    lines = [start + words[0]] if words else [""]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += " " + word
+        else:
+            lines.append(indent + word)
+    return "\n".join(lines)
+
+
+def command_line(label: str, line: str) -> Text:
+    """``label`` and a shell command, in parts as `command` writes them."""
+    return command(label, [shlex.quote(word) for word in shlex.split(line)])
+
+
+def command(label: str, words: Sequence[str], *, width: int = WIDTH) -> Text:
+    """``label`` and a command of shell ``words``, which stays one command when it is copied.
+
+    A command too long for a line goes on after a backslash, as a shell reads it.
+    """
+    first, *rest = words
+    beside = len(label) + len(first) + 3 <= width
+    lines = [f"{label} {first}" if beside else f"  {first}"]
+    for word in rest:
+        if len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += " " + word
+        else:
+            lines.append("  " + word)
+    above = "" if beside else label + "\n"
+    return Text(above + " \\\n".join(lines), no_wrap=True, overflow="ignore")
+
+
+def print_line(text: str, *, indent: str = "  ", whole: Iterable[str] = ()) -> None:
+    """Print one message to stderr, wrapped at spaces; whatever stderr refuses is left unsaid."""
+    width = _width(Console(stderr=True))
+    with contextlib.suppress(OSError):
+        sys.stderr.write(wrapped(visible(text), width=width, indent=indent, whole=map(visible, whole)) + "\n")
+
+
 def print_answer(answer: RenderableType) -> None:
     """Print to stderr, at most 100 columns wide; colour only on a terminal (and never under NO_COLOR)."""
-    console = Console(stderr=True)
-    width = min(WIDTH, console.width) if console.is_terminal else WIDTH
-    Console(stderr=True, width=width, soft_wrap=False).print(answer, highlight=False)
+    width = _width(Console(stderr=True))
+    console = _PlainConsole(stderr=True, width=width, soft_wrap=False, markup=False, emoji=False)
+    # In a group, a text keeps its own way of wrapping.
+    console.print(Group(answer), highlight=False, crop=False)
+
+
+class _PlainConsole(Console):
+    """A console on which only rich itself writes control sequences, never the text it is given."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of ``renderable``, their text made `visible`; lines outside tables are `wrapped`."""
+        options = options or self.options
+        loose = isinstance(renderable, Text) and renderable.overflow is None and options.overflow is None
+        if isinstance(renderable, Text) and loose and not renderable.spans:
+            lines = (wrapped(line, width=options.max_width) for line in renderable.plain.split("\n"))
+            renderable = Text(
+                "\n".join(lines), renderable.style, no_wrap=True, overflow="ignore", end=renderable.end
+            )
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
+
+
+def _width(console: Console) -> int:
+    return min(WIDTH, console.width) if console.is_terminal else WIDTH

@@ -4,18 +4,26 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.visible import all_visible
 from placer.evaluate import Evaluation
+from placer.units import figure
 
 
 def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     """What `placer evaluate` prints."""
+    evaluation = all_visible(evaluation)
     table = Table(box=None, pad_edge=False)
     for header in ("placement", "MoE time of a decode step", "coverage"):
         table.add_column(header, justify="left" if header == "placement" else "right")
     for name, time_us in evaluation.step_us.items():
-        table.add_row(name, f"{time_us / 1e3:,.3f} ms", f"{evaluation.coverage[name]:.1%}")
+        table.add_row(name, f"{figure(time_us / 1e3, 3)} ms", f"{evaluation.coverage[name]:.1%}")
     table.add_row("uniform null", "", f"{evaluation.coverage['uniform_null']:.1%}")
-    parts: list[RenderableType] = [Text(evaluation.verdict, style="bold"), Text(""), table]
+    steps = Text(
+        f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
+        f"({evaluation.concurrency:,} clients)",
+        style="dim",
+    )
+    parts: list[RenderableType] = [Text(evaluation.verdict, style="bold"), Text(""), table, steps]
     if evaluation.domains:
         domains = Table(title="by domain", title_justify="left", box=None, pad_edge=False)
         for header in ("domain", "plan", "frequency", "uniform", "plan's coverage"):
@@ -24,7 +32,7 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
             times = tables["step_us"]
             domains.add_row(
                 name,
-                *(f"{times[key] / 1e3:,.3f} ms" for key in ("plan", "frequency", "uniform")),
+                *(f"{figure(times[key] / 1e3, 3)} ms" for key in ("plan", "frequency", "uniform")),
                 f"{tables['coverage']['plan']:.1%}",
             )
         parts += [Text(""), domains]

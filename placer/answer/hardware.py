@@ -6,11 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.visible import all_visible
 from placer.units import gib
 
 
 def hardware_answer(document: dict[str, Any]) -> RenderableType:
     """The `hardware` document, one line per fact."""
+    document = all_visible(document)
     cpu, bandwidth = document["cpu"], document["memory_bandwidth_bytes_per_s"]
     lines = [
         f"{cpu['cpu']}: {cpu['usable_cores']} usable cores, {cpu['numa_nodes']} NUMA node(s), "

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.visible import all_visible
 from placer.units import gib
 
 _BAR_WIDTH = 40
@@ -13,6 +14,7 @@ _BAR_WIDTH = 40
 
 def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
     """The ``plan`` section as a verdict, one table, and the flags; ``experts`` is E of a layer."""
+    plan = all_visible(plan)
     parts: list[RenderableType] = [Text(_verdict(plan, experts), style="bold")]
     for remedy in plan["remedies"]:
         parts.append(Text(f"  would fit: {remedy['advice']}"))
@@ -54,7 +56,7 @@ def _ledger(plan: dict[str, Any]) -> Table:
     for name, size in hbm["ledger"].items():
         if size:
             share = size / hbm["budget_bytes_per_gpu"]
-            table.add_row(name, gib(size), f"{share:.1%}", "█" * min(_BAR_WIDTH, round(_BAR_WIDTH * share)))
+            table.add_row(name, gib(size), f"{share:z.1%}", "█" * min(_BAR_WIDTH, round(_BAR_WIDTH * share)))
     return table
 
 
@@ -62,6 +64,8 @@ def _runtime_lines(plan: dict[str, Any]) -> str:
     settings, reserve = plan["settings"], plan["reserve"]
     sglang = reserve["sglang"]
     fraction = plan["mem_fraction_static"]
+    default = sglang["mem_fraction_static"]
+    share = f" (fraction {default:g})" if default > 0 else ", more than there is,"
     enough = "enough" if sglang["holds_the_plan"] else "too few"
     flags = "" if fraction is None else f"--mem-fraction-static {fraction:g} "
     hbm = plan["hbm"]
@@ -70,8 +74,8 @@ def _runtime_lines(plan: dict[str, Any]) -> str:
         f"{gib(hbm['free_bytes_after_start'])} free after start\n"
         f"SGLang: {flags}--max-total-tokens {settings['kv_tokens']} "
         f"--chunked-prefill-size {settings['chunk_tokens']}\n"
-        f"  by default it would keep {gib(sglang['reserve_bytes'])} free (fraction "
-        f"{sglang['mem_fraction_static']:g}) and hold {sglang['kv_tokens']:,} tokens: {enough}\n"
+        f"  by default it would keep {gib(sglang['reserve_bytes'])} free{share} and hold "
+        f"{sglang['kv_tokens']:,} tokens: {enough}\n"
         f"  placer keeps {gib(reserve['placer_bytes'])} for activations, graphs, fragmentation and staging\n"
         f"vLLM: --kv-cache-memory-bytes {reserve['vllm']['kv_cache_memory_bytes']}"
     )

@@ -6,11 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.visible import all_visible
 from placer.units import gib
 
 
 def model_answer(document: dict[str, Any]) -> RenderableType:
     """The `inspect` document as a table a person reads in ten seconds."""
+    document = all_visible(document)
     layers = document["moe_layers"]
     size, form = document["expert_bytes"], document["expert_format"]
     per_layer, all_experts = document["experts"], document["experts"] * len(layers)

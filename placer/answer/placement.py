@@ -1,20 +1,23 @@
 """What `placer solve` prints: verdict first, then ledger, hot experts, baselines and how sure it all is."""
 
+import shlex
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.console import sparkline
+from placer.answer.console import command, sparkline
+from placer.answer.visible import all_visible, visible
 from placer.placement import PlacementDocument
-from placer.units import gib
+from placer.units import figure, gib, signed_percent
 
 _SPARKLINE_WIDTH = 62
 
 
 def placement_answer(document: PlacementDocument, destination: str | None) -> RenderableType:
     """What `placer solve` prints of a placement."""
+    document = all_visible(document)
     predicted, kv = document.predicted, document.kv
     parts: list[RenderableType] = [
         Text(_verdict_sentence(document), style="bold"),
@@ -32,9 +35,14 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts.append(_origin_lines(predicted.provenance))
     parts += [Text(f"note: {note}", style="dim") for note in document.notes]
     parts.append(
-        Text(
-            f"settings: --max-total-tokens {kv.tokens} --max-running-requests {kv.max_running_requests} "
-            f"--chunked-prefill-size {kv.chunked_prefill_size} --kv-cache-dtype {kv.dtype}"
+        command(
+            "settings:",
+            [
+                f"--max-total-tokens {kv.tokens}",
+                f"--max-running-requests {kv.max_running_requests}",
+                f"--chunked-prefill-size {kv.chunked_prefill_size}",
+                f"--kv-cache-dtype {kv.dtype}",
+            ],
         )
     )
     if destination is not None and document.cpu_method == "torch":
@@ -45,7 +53,11 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
             )
         )
     elif destination is not None:
-        parts.append(Text(f"next: placer export {destination} --runtime sglang-kt -o DIR"))
+        parts.append(
+            command(
+                "next:", ["placer export", shlex.quote(visible(destination)), "--runtime sglang-kt", "-o DIR"]
+            )
+        )
     return Group(*parts)
 
 
@@ -54,8 +66,8 @@ def _verdict_sentence(document: PlacementDocument) -> str:
     total = len(document.model.layers) * document.model.experts
     sentence = (
         f"{document.model.name}: {document.hot_total:,} of {total:,} experts hot, {kv.tokens:,} KV tokens "
-        f"({kv.dtype}), {kv.max_running_requests} running requests: {predicted.output_tokens_per_s:,.1f} tokens/s, "
-        f"decode step {predicted.decode_step_ms:,.2f} ms"
+        f"({kv.dtype}), {kv.max_running_requests} running requests: "
+        f"{figure(predicted.output_tokens_per_s, 1)} tokens/s, decode step {figure(predicted.decode_step_ms, 2)} ms"
     )
     uniform = document.baselines.get("uniform")
     if uniform is None:
@@ -68,8 +80,8 @@ def _latency_sentence(document: PlacementDocument) -> str:
     """Latencies at the 95th percentile, and how many clients wait for a slot."""
     tpot, ttft = document.predicted.tpot_ms.p95, document.predicted.ttft_ms.p95
     said = [
-        "TPOT p95 unknown" if tpot is None else f"TPOT p95 {tpot:,.1f} ms",
-        "TTFT p95 unknown" if ttft is None else f"TTFT p95 {ttft / 1e3:,.2f} s",
+        "TPOT p95 unknown" if tpot is None else f"TPOT p95 {figure(tpot, 1)} ms",
+        "TTFT p95 unknown" if ttft is None else f"TTFT p95 {figure(ttft / 1e3, 2)} s",
     ]
     waiting = document.workload.concurrency - document.kv.max_running_requests
     if waiting > 0:
@@ -121,9 +133,9 @@ def _baseline_table(document: PlacementDocument) -> Table:
         slower = figures.decode_step_ms / plan.decode_step_ms - 1.0
         table.add_row(
             name,
-            f"{figures.decode_step_ms:,.2f} ms",
-            f"{figures.output_tokens_per_s:,.1f}",
-            "" if name == "this plan" else f"{slower:+.1%}",
+            f"{figure(figures.decode_step_ms, 2)} ms",
+            figure(figures.output_tokens_per_s, 1),
+            "" if name == "this plan" else signed_percent(slower),
             f"{figures.cold_share:.1%}",
         )
     return table
@@ -135,7 +147,7 @@ def _solver_line(document: PlacementDocument) -> Text:
         return Text(f"solver: {solver.name}, {solver.seconds:.1f} s; no bound (see notes)")
     returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
     return Text(
-        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:.2%} proven on the part that a plan "
+        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven on the part that a plan "
         f"can change; objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; "
         f"{solver.seconds:.1f} s"
     )

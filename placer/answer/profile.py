@@ -4,16 +4,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.visible import all_visible
 from placer.profiler.profile import Profile
-from placer.units import gib
+from placer.units import gib, signed_percent
 
 
 def profile_answer(profile: Profile) -> RenderableType:
     """The held-out error of the CPU cost model, by regime and by source of the calls."""
+    profile = all_visible(profile)
     cpu, overall = profile.cpu, profile.heldout_error
     head = Text(
         f"{cpu.backend} {cpu.method}: held-out MAPE {overall.mape:.1%}, p90 {overall.p90_error:.1%}, "
-        f"bias {overall.bias:+.1%} over {overall.calls} calls that took no part in the fit",
+        f"bias {signed_percent(overall.bias)} over {overall.calls} calls that took no part in the fit",
         style="bold",
     )
     errors = Table(box=None, pad_edge=False)
@@ -21,7 +23,8 @@ def profile_answer(profile: Profile) -> RenderableType:
         errors.add_column(header, justify="left" if header.startswith("held") else "right")
     rows = [
         (
-            f"{regime.min_tokens} to {regime.max_tokens or 'more'} tokens of a call",
+            f"{regime.min_tokens} {'or more' if regime.max_tokens is None else f'to {regime.max_tokens}'} "
+            "tokens of a call",
             regime.reported,
         )
         for regime in cpu.report.regimes
@@ -32,7 +35,7 @@ def profile_answer(profile: Profile) -> RenderableType:
             str(figures.calls),
             f"{figures.mape:.1%}",
             f"{figures.p90_error:.1%}",
-            f"{figures.bias:+.1%}",
+            signed_percent(figures.bias),
         )
     facts = [
         f"cold side (measured): {cpu.machine.cpu}, {cpu.threads} thread(s), {cpu.variant}, {cpu.version}",

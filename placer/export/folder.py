@@ -46,6 +46,8 @@ def write_folder(
     """
     folder = Path(folder)
     exists = folder.is_dir()
+    if folder.exists() and not exists:
+        raise BadInputError(f"cannot write {folder}: it is a file", "give a folder with -o")
     try:
         staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder if exists else folder.parent))
     except OSError as error:

@@ -7,6 +7,7 @@ from placer.document import read_document
 from placer.errors import BadInputError
 from placer.export.result import ExportResult
 from placer.export.sglang_kt import export_sglang_kt
+from placer.model.config import CONFIG_CURE
 from placer.placement import PlacementDocument, read_placement
 
 RUNTIMES = ("sglang-kt",)
@@ -47,7 +48,7 @@ def export_placement(
 
 def _config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any]:
     if model_path is not None and (Path(model_path) / "config.json").is_file():
-        return read_document(Path(model_path) / "config.json", what="model config")
+        return read_document(Path(model_path) / "config.json", what="model config", cure=CONFIG_CURE)
     carried: dict[str, Any] | None = (placement.model.model_extra or {}).get("config")
     if carried is None:
         raise BadInputError(

@@ -134,7 +134,7 @@ def check_reads_back(folder: Path, placement: PlacementDocument, config: Mapping
         raise BadInputError(
             f"{RUNTIME} would not run this plan: layer {layer} would have {found} experts on the GPU, not "
             f"{planned}{dense}; {len(wrong)} layer(s) differ",
-            "the runtime's layer rule does not fit this model: report it, or plan those layers all hot",
+            "the runtime's layer rule does not fit this model: no export can run this plan",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from placer.document import read_document
 from placer.errors import BadInputError
 
+CONFIG_CURE = "give the config.json that came with the checkpoint"
 MAX_CONFIG_BYTES = 6 * 2**20
 """The largest real ones name the precision of every expert of a model: three megabytes."""
 MAX_LAYERS = 1024
@@ -124,7 +125,7 @@ class Config:
         if len(set(found.values())) > 1:
             raise BadInputError(
                 f"{self.path}: {' and '.join(f'{name} {value}' for name, value in found.items())} disagree",
-                "give the config.json that came with the checkpoint",
+                CONFIG_CURE,
             )
         return next(iter(found.values()))
 
@@ -202,7 +203,7 @@ class Config:
         """The error for field ``name`` that holds ``value``."""
         return BadInputError(
             f"{self.path}: {name} is {_brief(value)}, expected {expected}",
-            "give the config.json that came with the checkpoint",
+            CONFIG_CURE,
         )
 
 
@@ -246,7 +247,10 @@ def read_config(path: Path) -> Config:
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
     # transformers writes an unbounded time step of mamba layers as Infinity.
-    return Config(path, digest, read_document(path, what="model config", infinity=True))
+    document = read_document(path, what="model config", cure=CONFIG_CURE, infinity=True)
+    if str(document.get("schema")).startswith("placer."):
+        raise BadInputError(f"{path} is a file of placer, not a model's config.json", CONFIG_CURE)
+    return Config(path, digest, document)
 
 
 def _brief(value: object) -> str:

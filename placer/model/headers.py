@@ -270,7 +270,7 @@ def _read_text(path: Path) -> tuple[str, int]:
             length = int.from_bytes(prefix, "little")
             if prefix == b"version ":
                 raise BadInputError(
-                    f"{path} is a Git LFS pointer, not a safetensors file", "run: git lfs pull"
+                    f"{path} is a Git LFS pointer, not a safetensors file", "run 'git lfs pull' there"
                 )
             if len(prefix) < _LENGTH_BYTES or not 2 <= length <= file_bytes - _LENGTH_BYTES:
                 raise BadInputError(

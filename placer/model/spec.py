@@ -9,7 +9,7 @@ from placer.errors import BadInputError
 from placer.model import formats
 from placer.model.blueprint import Blueprint, blueprint
 from placer.model.checkpoint import Weighed, weigh_by_formula, weigh_by_headers
-from placer.model.config import MAX_CONFIG_BYTES, Config, read_config
+from placer.model.config import CONFIG_CURE, MAX_CONFIG_BYTES, Config, read_config
 from placer.model.families import knows
 from placer.model.headers import has_headers, read_headers
 from placer.model.kv import CacheGroup, RequestState, request_bytes, token_bytes
@@ -357,6 +357,6 @@ def _quantization_beside(directory: Path) -> tuple[dict[str, Any] | None, str | 
                 raise BadInputError(
                     f"{path} is no file, or larger than {MAX_CONFIG_BYTES:,} bytes", "check it"
                 )
-            section = read_document(path, what="quantization config")
+            section = read_document(path, what="quantization config", cure=CONFIG_CURE)
             return {"quant_method": method} | section, name
     return None, None

@@ -218,8 +218,10 @@ def _failure(spec: CampaignSpec, events: list[dict[str, Any]], log: str) -> Plac
     else:
         lines = [line for line in log.splitlines() if line.strip()]
         what = f"{name} ended with code {code} {where}: {lines[-1] if lines else 'no message'}"
-    flag = "--cpu-kernel torch, or --cpu NAME" if spec.device == "cpu" else "--gpu NAME"
-    return MissingComponentError(what, f"try again; if it repeats, use {flag} for a datasheet")
+    cure = "use --gpu NAME for its datasheet"
+    if spec.device == "cpu":
+        cure = "profile on another machine" if spec.backend == "torch" else "use --cpu-kernel torch"
+    return MissingComponentError(what, f"try again; if it repeats, {cure}")
 
 
 def _samples(spec: CampaignSpec, events: list[dict[str, Any]], seconds: float) -> Samples:

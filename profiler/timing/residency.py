@@ -35,7 +35,7 @@ def choose_residency(
     if most < 1:
         raise MissingComponentError(
             f"a layer of experts takes {layer_bytes / 2**30:.1f} GiB, {free_bytes / 2**30:.1f} GiB are free",
-            "close other programs, or use a datasheet (--cpu NAME, --gpu NAME)",
+            "close other programs, or profile where more memory is free",
         )
     wanted = wanted_bytes if wanted_bytes is not None else max(CACHES * cache_bytes, LEAST_BYTES)
     needed = max(1, -(-wanted // layer_bytes))

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from placer.errors import BadInputError
+from placer.input import checked_input
 from placer.output import write_whole
 from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.trace import CountTrace, TokenTrace, Trace, TraceHeader
@@ -25,6 +26,7 @@ _TOKEN_TYPES = {
     "domain": "I16",
     "topk_weights": "F16",
 }
+_READER_PREFIX = "Error while deserializing header: "
 _OPTIONAL = {"domain", "topk_weights"}
 _COUNT_TYPES = {"counts": "I64", "tokens": "I64"}
 
@@ -101,11 +103,9 @@ def read_trace(path: Path) -> Trace:
         When the file is missing, is no safetensors file, has another schema, or its content is unsound (see
         `check_trace`).
     """
-    path = Path(path)
-    if not path.is_file():
-        raise BadInputError(
-            f"{path}: no such file", "make one with 'placer trace import' or 'placer trace synth'"
-        )
+    path = checked_input(
+        path, what="trace", cure="make one with 'placer trace import' or 'placer trace synth'"
+    )
     try:
         # The reader checks the header against the file's size and maps it: nothing is allocated by a claim.
         with safe_open(path, framework="np") as file:
@@ -119,8 +119,8 @@ def read_trace(path: Path) -> Trace:
         raise
     except Exception as error:  # the reader is foreign code and raises its own kinds
         raise BadInputError(
-            f"{path}: not a readable trace file ({_one_line(error)})",
-            "runtime dumps and npz files are turned into one by 'placer trace import'",
+            f"{path}: not a readable trace file ({_one_line(error).removeprefix(_READER_PREFIX)})",
+            "make one with 'placer trace import' or 'placer trace synth'",
         ) from None
     trace: Trace
     if types is _COUNT_TYPES:
@@ -140,7 +140,7 @@ def _header(metadata: dict[str, str], path: Path) -> TraceHeader:
             "make one with 'placer trace import' or 'placer trace synth'",
         )
     if version.split(".")[0] != "1":
-        raise BadInputError(f"{path}: schema {found!r}, this version reads {SCHEMA!r}", "update placer")
+        raise BadInputError(f"{path}: schema {found!r:.80}, this version reads {SCHEMA!r}", "update placer")
     try:
         return _Metadata.model_validate(metadata).header()
     except ValidationError as error:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.input import checked_input
 from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.npz import import_npz
 from placer.profiler.trace.sglang import import_sglang
@@ -36,8 +37,7 @@ def import_trace(
     path = Path(path)
     if format not in ("auto", *IMPORTERS):
         raise BadInputError(f"format {format!r} is not known", f"use one of: auto, {', '.join(IMPORTERS)}")
-    if not path.is_file():
-        raise BadInputError(f"{path}: no such file", "give a recorder dump (.pt) or an .npz file")
+    checked_input(path, what="dump", cure="give a recorder dump (.pt) or an .npz file")
     found = _format(path) if format == "auto" else format
     trace = IMPORTERS[found](path, name=name, layers=layers, experts=experts, top_k=top_k)
     check_trace(trace, str(path))

@@ -15,6 +15,11 @@ from placer.profiler.trace.subjects import domain_names
 from placer.profiler.trace.trace import PADDING, CountTrace, Phase, TokenTrace, TraceHeader
 
 _IDS = ("topk", "topk_ids")
+KEYS = (
+    "topk [tokens, layers, k] with offsets [requests + 1] and domain [requests], or counts [layers, experts] or "
+    "[windows, layers, experts] with tokens [windows]; either with layers, experts, top_k"
+)
+"""The arrays that an .npz may hold, for help and errors."""
 _INTEGERS = (*_IDS, "offsets", "counts", "tokens", "top_k", "layers", "experts")
 
 
@@ -56,7 +61,7 @@ def import_npz(
             return _tokens(arrays, arrays[key], given, group_domains, path)
     raise BadInputError(
         f"{path}: holds neither 'topk' nor 'counts' (found {', '.join(sorted(arrays)) or 'nothing known'})",
-        "save expert ids as 'topk' [tokens, layers, top-k] or counts as 'counts' [layers, experts]",
+        f"save with numpy.savez: {KEYS}",
     )
 
 
@@ -95,6 +100,10 @@ def _tokens(
     # -1 becomes 65535, the padding id, by two's complement.
     topk_ids = ids.astype(np.uint16)
     moe = moe_layers(np.asarray((topk_ids != PADDING).any(axis=(0, 2))), given.layers, str(path))
+    if "offsets" not in arrays:
+        notes.append(
+            "the file holds no 'offsets': all tokens were taken for one request, so nothing can be held out"
+        )
     request, position = _requests(arrays.get("offsets"), T, path)
     domain, names, domain_notes = _domains(arrays.get("domain"), request, group_domains, path)
     return TokenTrace(

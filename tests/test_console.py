@@ -1,0 +1,95 @@
+"""What reaches the terminal: 100 columns, commands whole, and nothing raw from names and files."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from placer.answer.console import command, command_line, print_answer, print_line, wrapped
+from placer.answer.visible import all_visible, visible
+
+EVIL = "\x1b[31mred\x1b[0m\r\n\x07\u202efake"
+SHOWN = r"\x1b[31mred\x1b[0m\r\n\x07\u202efake"
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert visible(EVIL) == SHOWN
+    assert visible("Größe 3 µs █▇ …") == "Größe 3 µs █▇ …"
+    # A byte of a file name that is no UTF-8.
+    assert visible("a\udcffb") == r"a\udcffb"
+
+
+@given(st.text())
+def test_what_is_visible_prints(text: str) -> None:
+    assert visible(text).isprintable()
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    counts: tuple[int, ...]
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_documents_are_made_visible_throughout() -> None:
+    document = {EVIL: [EVIL, 3, None, Named(EVIL, (1, 2)), Colour.RED]}
+    assert all_visible(document) == {SHOWN: [SHOWN, 3, None, Named(SHOWN, (1, 2)), Colour.RED]}
+
+
+def test_no_answer_writes_a_control_sequence(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(title=EVIL, box=None)
+    table.add_column(EVIL)
+    table.add_row(EVIL)
+    print_answer(Group(Text(EVIL), table))
+    print_line(f"error: {EVIL}")
+    err = capsys.readouterr().err
+    assert all(line.isprintable() for line in err.splitlines())
+    assert f"error: {SHOWN}" in err
+
+
+def test_markup_in_names_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("[bold]domain[/bold]")
+    table.add_row("[red]code[/red] :smile:")
+    print_answer(table)
+    assert capsys.readouterr().err.splitlines() == ["[bold]domain[/bold]    ", "[red]code[/red] :smile:"]
+
+
+def test_errors_wrap_at_spaces_but_not_in_quotes_or_paths() -> None:
+    text = "error: the model's file is not one that 'placer trace import' wrote"
+    assert wrapped(text, width=36) == (
+        "error: the model's file is not one\n  that 'placer trace import' wrote"
+    )
+    path = "/srv/" + "long/" * 10 + "my trace.safetensors"
+    assert wrapped(f"cannot read {path}: no such file", width=40, whole=[path]).splitlines() == [
+        "cannot read",
+        f"  {path}:",
+        "  no such file",
+    ]
+
+
+def test_a_long_command_goes_on_after_a_backslash(capsys: pytest.CaptureFixture[str]) -> None:
+    print_answer(command("next:", ["placer export", "/srv/" + "x" * 60, "--runtime sglang-kt", "-o DIR"]))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"next: placer export /srv/{'x' * 60} \\"
+    assert second == "  --runtime sglang-kt -o DIR"
+    print_answer(command("run:", ["./" + "y" * 150]))
+    assert capsys.readouterr().err.splitlines() == ["run:", "  ./" + "y" * 150]
+    folder = "/srv/" + "a b/" * 20 + "launch.sh"
+    print_answer(command_line("launch:", f"MODEL_PATH=DIR '{folder}'"))
+    assert capsys.readouterr().err.splitlines() == ["launch: MODEL_PATH=DIR \\", f"  '{folder}'"]
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_size=40)))
+def test_wrapped_text_keeps_its_words_and_its_width(words: list[str]) -> None:
+    lines = wrapped(" ".join(words)).splitlines()
+    assert " ".join(lines).split() == words
+    assert all(len(line) <= 100 for line in lines)
