@@ -446,6 +446,49 @@ def evaluate(
 
 
 @app.command()
+def verify(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    model: ModelOption,
+    trace: Annotated[Path, typer.Option("--trace", help="Trace file.")],
+    profile: Annotated[Path, typer.Option("--profile", help="Profile of this machine.")],
+    layer_steps: Annotated[
+        int, typer.Option("--layer-steps", help="Layer-steps to run, as far as the time allows.")
+    ] = 200,
+    running: Annotated[
+        int | None, typer.Option("--running", help="Running requests (default: the placement's).")
+    ] = None,
+    max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall time of the run.")] = 120.0,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a placement's cold side with the real kernel and compare with what was predicted."""
+    from placer.answer.verification import verification_answer
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+    from placer.verification import VerifyRequest
+    from placer.verification import verify as verify_placement
+
+    request = VerifyRequest(layer_steps=layer_steps, running=running, max_seconds=max_seconds, seed=seed)
+    spec = read_model(model)
+    with _Bar() as bar:
+        result = verify_placement(
+            read_placement(placement),
+            spec,
+            read_trace(trace),
+            read_profile(profile),
+            request,
+            progress=bar,
+        )
+    _stop_if_interrupted()
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(verification_answer(result))
+
+
+@app.command()
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],

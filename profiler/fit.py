@@ -44,6 +44,17 @@ class ErrorFigures:
     p90_error: float
     bias: float
 
+    @classmethod
+    def of(cls, errors: NDArray[np.float64]) -> "ErrorFigures":
+        """The figures of relative errors, float [N] with N > 0."""
+        magnitudes = np.abs(errors)
+        return cls(
+            calls=len(errors),
+            mape=float(magnitudes.mean()),
+            p90_error=float(np.quantile(magnitudes, 0.9)),
+            bias=float(errors.mean()),
+        )
+
 
 @dataclass(frozen=True)
 class RegimeReport:
@@ -145,15 +156,17 @@ def fit_side(
                 grid_calls=len(grid),
                 grid_mape=float(np.abs(_errors(side, grid)).mean()),
                 selection_mape=selection_mape,
-                reported=_figures(errors),
+                reported=ErrorFigures.of(errors),
             )
         )
     sources = sorted({t.call.source for t, _ in judged})
     report = FitReport(
-        overall=_figures(np.array([error for _, error in judged])),
+        overall=ErrorFigures.of(np.array([error for _, error in judged])),
         regimes=tuple(reports),
         sources=tuple(
-            SourceReport(name, _figures(np.array([error for t, error in judged if t.call.source == name])))
+            SourceReport(
+                name, ErrorFigures.of(np.array([error for t, error in judged if t.call.source == name]))
+            )
             for name in sources
         ),
     )
@@ -258,13 +271,3 @@ def _errors(side: SideCost, timed: list[TimedCall]) -> NDArray[np.float64]:
     measured = np.array([t.time_us for t in timed])
     errors: NDArray[np.float64] = (predicted - measured) / measured
     return errors
-
-
-def _figures(errors: NDArray[np.float64]) -> ErrorFigures:
-    magnitudes = np.abs(errors)
-    return ErrorFigures(
-        calls=len(errors),
-        mape=float(magnitudes.mean()),
-        p90_error=float(np.quantile(magnitudes, 0.9)),
-        bias=float(errors.mean()),
-    )
