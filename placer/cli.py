@@ -429,6 +429,25 @@ def evaluate(
 
 
 @app.command()
+def explain(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    layer: Annotated[int, typer.Option("--layer", help="Index of the layer in the checkpoint.")],
+    expert: Annotated[int | None, typer.Option("--expert", help="One expert of it.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Say why experts are hot or cold: value, rank, and what moving one would cost."""
+    from placer.answer.explanation import explanation_answer
+    from placer.explanation import explain as explain_placement
+    from placer.placement import read_placement
+
+    result = explain_placement(read_placement(placement), layer, expert)
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(explanation_answer(result))
+
+
+@app.command()
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],

@@ -159,6 +159,19 @@ class KtSection(Section):
     subpools: int = Field(ge=1)
 
 
+class SensitivitySection(Section):
+    """What room is worth at the plan, in microseconds per output token; ``value_us`` has an entry per expert.
+
+    ``expert_bytes_per_gpu`` is what one hot expert takes of each GPU. ``value_us`` maps a layer index to what
+    each of its experts saves by being hot; ``price_us_per_gib`` is the solver's multiplier of the budget.
+    """
+
+    expert_bytes_per_gpu: int = Field(gt=0)
+    price_us_per_gib: float | None = Field(default=None, ge=0)
+    tokens_per_s_per_gib: float | None = Field(default=None, ge=0)
+    value_us: dict[str, tuple[float, ...]]
+
+
 class TraceSection(Section):
     """The trace that was planned from."""
 

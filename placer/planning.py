@@ -153,6 +153,7 @@ def placement_document(
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
+        "sensitivity": _sensitivity(model, solved, null_reasons),
         "notes": [*_fit_warnings(profile), *solved.notes, *_memory_notes(model, settings, tp)],
     }
     for path, value in (
@@ -170,6 +171,34 @@ def placement_document(
             )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
+
+
+def _sensitivity(model: ModelSpec, solved: Solved, null_reasons: dict[str, str]) -> dict[str, Any] | None:
+    """What every expert's place and a GiB more are worth, rounded to four digits."""
+    found = solved.sensitivity
+    if found is None:
+        null_reasons["sensitivity"] = "no trace was given, so experts cannot be told apart"
+        return None
+    price_us = found.price_us_per_gib
+    gained = None
+    if price_us is None or solved.objective_us is None:
+        for name in ("price_us_per_gib", "tokens_per_s_per_gib"):
+            null_reasons[f"sensitivity.{name}"] = f"{solved.solver} states no multiplier of the budget"
+    else:
+        gained = _rounded(solved.prediction.output_tokens_per_s * price_us / solved.objective_us)
+    return {
+        "expert_bytes_per_gpu": found.expert_bytes,
+        "price_us_per_gib": None if price_us is None else _rounded(price_us),
+        "tokens_per_s_per_gib": gained,
+        "value_us": {
+            str(layer): [_rounded(value) for value in row.tolist()]
+            for layer, row in zip(model.moe_layers, found.value_us, strict=True)
+        },
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _memory_notes(model: ModelSpec, settings: ServerSettings, tp: int) -> list[str]:

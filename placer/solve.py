@@ -27,6 +27,7 @@ from placer.sampling import (
     sampling_correction,
     whole_trace_steps,
 )
+from placer.sensitivity import Sensitivity, sensitivity
 from placer.solvers.ilp import solve_ilp
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
@@ -150,6 +151,8 @@ class Solved:
         Figures on the reporting requests, same level and bytes.
     coverage
         Share of the reporting requests' selections that hot experts serve.
+    sensitivity
+        What every expert's place and the budget are worth at the placement; None without a trace.
     """
 
     level: Level
@@ -171,6 +174,7 @@ class Solved:
     uniform_null: float
     extrapolated_share: float
     notes: tuple[str, ...]
+    sensitivity: Sensitivity | None = None
 
 
 class _Replays:
@@ -355,6 +359,7 @@ def solve(
         uniform_null=float(hot.mean()),
         extrapolated_share=report_costs.decode.extrapolated_share,
         notes=tuple(dict.fromkeys(notes)),
+        sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
     )
 
 

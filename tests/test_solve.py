@@ -157,3 +157,32 @@ def test_without_a_trace_every_layer_holds_the_same_first_experts(tiny: ModelSpe
     assert answer.hot.tolist() == [[True] * 2 + [False] * 6] * 4
     assert answer.bound_us is None
     assert any("uniform" in note for note in answer.notes)
+
+
+def test_the_multiplier_says_what_a_larger_budget_gains(tiny: ModelSpec) -> None:
+    def popular(random: np.random.Generator, _layer: int) -> list[int]:
+        keys = np.log(1.0 / np.arange(1, 9)) + random.gumbel(size=8)
+        return np.argsort(-keys)[:2].tolist()
+
+    trace = routed(tiny, popular)
+
+    def at(experts: int) -> Solved:
+        request = SolveRequest(
+            WORKLOAD, room_for(tiny, experts), max_running=1, chunk_tokens=64, gap=0.001, prefill_from="trace"
+        )
+        return solve(tiny, trace, tiny_cost(), request)
+
+    less, middle, more = at(15), at(16), at(17)
+    assert middle.sensitivity is not None
+    assert middle.sensitivity.price_us_per_gib is not None
+    expert_us = middle.sensitivity.price_us_per_gib * middle.sensitivity.expert_bytes / 2**30
+    assert less.objective_us is not None
+    assert middle.objective_us is not None
+    assert more.objective_us is not None
+    # The multiplier lies between what the last expert saved and what the next one saves, up to the gap.
+    slack = 0.002 * middle.objective_us
+    assert middle.objective_us - expert_us <= more.objective_us + slack
+    assert middle.objective_us + expert_us <= less.objective_us + slack
+    # A single expert's own value agrees with the solver that had one more or one less.
+    value = middle.sensitivity.value_us
+    assert value[~middle.hot].max() == pytest.approx(middle.objective_us - more.objective_us, rel=0.3)
