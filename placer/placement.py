@@ -16,6 +16,7 @@ from placer.output import write_text
 from placer.placement_sections import (
     CpuMethod,
     Figures,
+    FrontierSection,
     HbmSection,
     HeldoutSection,
     HostSection,
@@ -69,6 +70,7 @@ class PlacementDocument(Section):
     profile_sha256: str | None = None
     trace: TraceSection | None = None
     sensitivity: SensitivitySection | None = None
+    frontier: tuple[FrontierSection, ...] | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 

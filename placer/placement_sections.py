@@ -172,6 +172,22 @@ class SensitivitySection(Section):
     value_us: dict[str, tuple[float, ...]]
 
 
+class FrontierSection(Section):
+    """The best plan for one number of running requests; ``bound_us`` bounds every plan at its settings."""
+
+    max_running_requests: int = Field(ge=1)
+    kv_tokens: int = Field(ge=1)
+    kv_dtype: Literal["bf16", "fp8"]
+    chunked_prefill_size: int = Field(ge=1)
+    hot_experts: int = Field(ge=0)
+    output_tokens_per_s: float = Field(ge=0)
+    tpot_ms_p95: float | None = Field(default=None, ge=0)
+    ttft_ms_p95: float | None = Field(default=None, ge=0)
+    objective_us: float
+    bound_us: float
+    chosen: bool
+
+
 class TraceSection(Section):
     """The trace that was planned from."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
+from placer.errors import BadInputError
 from placer.hbm import ServerSettings, hbm_ledger, mem_fraction_static
 from placer.host import HostLedger, check_host_memory, host_ledger
 from placer.kv_pool import sglang_window_note
@@ -54,6 +55,16 @@ def plan(
     """
     check_profile_matches(profile, model, tp=request.tp)
     if trace is None:
+        for flag, given in (
+            ("--pin", request.pins),
+            ("--frontier", request.frontier),
+            ("--write-lp", request.lp_path),
+        ):
+            if given:
+                raise BadInputError(
+                    f"{flag} needs a trace: with --trace none every layer gets the same number of hot experts",
+                    f"give a trace, or leave {flag} out",
+                )
         solved = solve_untraced(model, profile.cost_model(), request)
     else:
         check_trace_matches(
@@ -162,6 +173,8 @@ def placement_document(
     ):
         if value is None:
             null_reasons[path] = "no target was given"
+    if solved.frontier:
+        document["frontier"] = _frontier(solved, null_reasons)
     if trace is None:
         null_reasons["trace"] = "planned before any trace exists"
         null_reasons["heldout.coverage"] = "no trace to hold out requests from"
@@ -171,6 +184,30 @@ def placement_document(
             )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
+
+
+def _frontier(solved: Solved, null_reasons: dict[str, str]) -> list[dict[str, Any]]:
+    """The frontier's points as plain JSON values, in order of running requests."""
+    points = []
+    for number, point in enumerate(solved.frontier):
+        if point.prediction.ttft_ms_p95 is None:
+            null_reasons[f"frontier.{number}.ttft_ms_p95"] = "prefill was not replayed"
+        points.append(
+            {
+                "max_running_requests": point.settings.max_running_requests,
+                "kv_tokens": point.settings.kv_tokens,
+                "kv_dtype": point.settings.kv_dtype,
+                "chunked_prefill_size": point.settings.chunk_tokens,
+                "hot_experts": point.hot_experts,
+                "output_tokens_per_s": point.prediction.output_tokens_per_s,
+                "tpot_ms_p95": point.prediction.tpot_ms_p95,
+                "ttft_ms_p95": point.prediction.ttft_ms_p95,
+                "objective_us": point.objective_us,
+                "bound_us": point.bound_us,
+                "chosen": point.settings == solved.level.settings,
+            }
+        )
+    return points
 
 
 def _sensitivity(model: ModelSpec, solved: Solved, null_reasons: dict[str, str]) -> dict[str, Any] | None:
