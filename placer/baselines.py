@@ -1,6 +1,6 @@
 """The placements that users run today: kt-kernel's own strategies, and equal N by frequency."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -74,6 +74,20 @@ BASELINES: dict[str, Baseline] = {
     "random": random,
 }
 """By name, as they appear in a placement."""
+
+
+def around_pins(baseline: Baseline, share: Share, hot_total: int, pins: Mapping[int, bool]) -> Mask:
+    """``baseline`` on the layers that ``pins`` leaves free; a pinned row is all hot (True) or all cold.
+
+    ``pins`` maps rows of ``share`` [L, E]; experts of rows that are pinned hot count towards ``hot_total``.
+    """
+    L, E = share.shape
+    free = np.array([row not in pins for row in range(L)])
+    mask = np.zeros((L, E), dtype=np.bool_)
+    mask[[row for row, all_hot in pins.items() if all_hot]] = True
+    if free.any():
+        mask[free] = baseline(share[free], hot_total - int(mask.sum()))
+    return mask
 
 
 def within_bytes(

@@ -358,6 +358,15 @@ def solve(
     host_memory: HostMemoryOption = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
+    pin: Annotated[
+        list[str] | None, typer.Option("--pin", help="LAYER=all or LAYER=none: fix a layer; repeatable.")
+    ] = None,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Show the best plan for every number of running requests.")
+    ] = False,
+    write_lp: Annotated[
+        Path | None, typer.Option("--write-lp", help="Write the chosen level as an integer program (LP).")
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
         "placement.json"
     ),
@@ -381,6 +390,8 @@ def solve(
     _check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget, cure)
     free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
     checked_output(output, [Path(trace), profile])
+    if write_lp is not None:
+        checked_output(write_lp, [Path(trace), profile, output])
     request = SolveRequest(
         workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
         budget_bytes=budget,
@@ -400,6 +411,9 @@ def solve(
         speculative=speculative,
         loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
         device_bytes=measured.gpu.usable_bytes,
+        pins=_pins(pin or []),
+        frontier=frontier,
+        lp_path=write_lp,
     )
     memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
     with _Bar() as bar:
@@ -486,6 +500,25 @@ def verify(
         _print_json(result.document())
     else:
         _show(verification_answer(result))
+
+
+@app.command()
+def explain(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    layer: Annotated[int, typer.Option("--layer", help="Index of the layer in the checkpoint.")],
+    expert: Annotated[int | None, typer.Option("--expert", help="One expert of it.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Say why experts are hot or cold: value, rank, and what moving one would cost."""
+    from placer.answer.explanation import explanation_answer
+    from placer.explanation import explain as explain_placement
+    from placer.placement import read_placement
+
+    result = explain_placement(read_placement(placement), layer, expert)
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(explanation_answer(result))
 
 
 @app.command()
@@ -601,6 +634,18 @@ def _count_or_auto(text: str, flag: str) -> int | None:
         return int(text)
     except ValueError:
         raise BadInputError(f"{flag} {text!r} is not a number", "give a whole number or auto") from None
+
+
+def _pins(texts: list[str]) -> dict[int, bool]:
+    """Layers by ``LAYER=all`` or ``LAYER=none``: whether all of a layer's experts are hot."""
+    pins: dict[int, bool] = {}
+    for text in texts:
+        layer, separator, place = text.partition("=")
+        if not separator or not layer.isdecimal() or place not in ("all", "none"):
+            raise BadInputError(f"--pin {text!r} is not LAYER=all or LAYER=none", "for example: --pin 3=all")
+        if pins.setdefault(int(layer), place == "all") != (place == "all"):
+            raise BadInputError(f"--pin gives layer {layer} both all and none", "give one of the two")
+    return pins
 
 
 def _check_budget(budget_bytes: int, device_bytes: int, gpu_name: str, given: str, cure: str) -> None:

@@ -1,5 +1,6 @@
 """What a level's steps cost on either side: the bridge from cost model and steps to a placement problem."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,11 +152,19 @@ def level_costs(
 
 
 def placement_problem(
-    model: ModelSpec, costs: LevelCosts, *, room_experts: int, tp: int, linear_us: Floats | None, name: str
+    model: ModelSpec,
+    costs: LevelCosts,
+    *,
+    room_experts: int,
+    tp: int,
+    linear_us: Floats | None,
+    name: str,
+    pins: Mapping[int, bool] = {},
 ) -> PlacementProblem:
     """The level's problem: minimise microseconds per output token over the hot set.
 
-    ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None.
+    ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None. ``pins`` maps rows
+    (positions among the MoE layers) to all hot (True) or all cold.
     """
     L, E = len(model.moe_layers), model.experts
     parts = [(costs.decode, 1.0 / costs.decode.tokens)]
@@ -163,6 +172,9 @@ def placement_problem(
         parts.append((costs.prefill, costs.prefill_weight))
     weight = np.concatenate([np.full(len(part.hot_us), share / len(part.hot_us)) for part, share in parts])
     share_bytes = expert_share_bytes(model, tp)
+    min_hot, max_hot = np.zeros(L, dtype=np.int64), np.full(L, E, dtype=np.int64)
+    for row, all_hot in pins.items():
+        min_hot[row] = max_hot[row] = E if all_hot else 0
 
     def stacked(field: str) -> NDArray[np.float64]:
         return np.concatenate([np.asarray(getattr(part, field), dtype=np.float64) for part, _ in parts])
@@ -177,8 +189,8 @@ def placement_problem(
         weight=weight,
         expert_bytes=np.full(L, share_bytes, dtype=np.int64),
         budget_bytes=room_experts * share_bytes,
-        min_hot=np.zeros(L, dtype=np.int64),
-        max_hot=np.full(L, E, dtype=np.int64),
+        min_hot=min_hot,
+        max_hot=max_hot,
         linear_us=np.zeros((L, E)) if linear_us is None else np.asarray(linear_us, dtype=np.float64),
         constant_us=sum(part.base_us * share for part, share in parts),
         name=name,

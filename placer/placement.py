@@ -16,6 +16,7 @@ from placer.output import write_text
 from placer.placement_sections import (
     CpuMethod,
     Figures,
+    FrontierSection,
     HbmSection,
     HeldoutSection,
     HostSection,
@@ -25,6 +26,7 @@ from placer.placement_sections import (
     PlannedWorkload,
     PredictedSection,
     Section,
+    SensitivitySection,
     SolverSection,
     TraceSection,
 )
@@ -67,6 +69,8 @@ class PlacementDocument(Section):
     kt: KtSection | None = None
     profile_sha256: str | None = None
     trace: TraceSection | None = None
+    sensitivity: SensitivitySection | None = None
+    frontier: tuple[FrontierSection, ...] | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 
@@ -76,6 +80,7 @@ class PlacementDocument(Section):
         self._check_layer_times("predicted", self.predicted)
         for name, figures in self.baselines.items():
             self._check_layer_times(f"baselines.{name}", figures)
+        self._check_values()
         if "provenance" not in self.hardware:
             for name, entry in self.hardware.items():
                 if isinstance(entry, Mapping) and not entry.get("provenance"):
@@ -107,6 +112,18 @@ class PlacementDocument(Section):
             )
         if min(times) < 0:
             raise ValueError(f"{path}.per_layer_ms: a time is negative")
+
+    def _check_values(self) -> None:
+        if self.sensitivity is None:
+            return
+        values = self.sensitivity.value_us
+        if set(values) != {str(layer) for layer in self.model.layers}:
+            raise ValueError("sensitivity.value_us: its layers are not those of model.layers")
+        for layer, each in values.items():
+            if len(each) != self.model.experts:
+                raise ValueError(
+                    f"sensitivity.value_us.{layer}: has {len(each)} entries for {self.model.experts} experts"
+                )
 
     @property
     def total_experts(self) -> int:

@@ -159,6 +159,35 @@ class KtSection(Section):
     subpools: int = Field(ge=1)
 
 
+class SensitivitySection(Section):
+    """What room is worth at the plan, in microseconds per output token; ``value_us`` has an entry per expert.
+
+    ``expert_bytes_per_gpu`` is what one hot expert takes of each GPU. ``value_us`` maps a layer index to what
+    each of its experts saves by being hot; ``price_us_per_gib`` is the solver's multiplier of the budget.
+    """
+
+    expert_bytes_per_gpu: int = Field(gt=0)
+    price_us_per_gib: float | None = Field(default=None, ge=0)
+    tokens_per_s_per_gib: float | None = Field(default=None, ge=0)
+    value_us: dict[str, tuple[float, ...]]
+
+
+class FrontierSection(Section):
+    """The best plan for one number of running requests; ``bound_us`` bounds every plan at its settings."""
+
+    max_running_requests: int = Field(ge=1)
+    kv_tokens: int = Field(ge=1)
+    kv_dtype: Literal["bf16", "fp8"]
+    chunked_prefill_size: int = Field(ge=1)
+    hot_experts: int = Field(ge=0)
+    output_tokens_per_s: float = Field(ge=0)
+    tpot_ms_p95: float | None = Field(default=None, ge=0)
+    ttft_ms_p95: float | None = Field(default=None, ge=0)
+    objective_us: float
+    bound_us: float
+    chosen: bool
+
+
 class TraceSection(Section):
     """The trace that was planned from."""
 

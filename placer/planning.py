@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
+from placer.errors import BadInputError
 from placer.hbm import ServerSettings, hbm_ledger, mem_fraction_static
 from placer.host import HostLedger, check_host_memory, host_ledger
 from placer.kv_pool import sglang_window_note
@@ -54,6 +55,16 @@ def plan(
     """
     check_profile_matches(profile, model, tp=request.tp)
     if trace is None:
+        for flag, given in (
+            ("--pin", request.pins),
+            ("--frontier", request.frontier),
+            ("--write-lp", request.lp_path),
+        ):
+            if given:
+                raise BadInputError(
+                    f"{flag} needs a trace: with --trace none every layer gets the same number of hot experts",
+                    f"give a trace, or leave {flag} out",
+                )
         solved = solve_untraced(model, profile.cost_model(), request)
     else:
         check_trace_matches(
@@ -153,6 +164,7 @@ def placement_document(
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
+        "sensitivity": _sensitivity(model, solved, null_reasons),
         "notes": [*_fit_warnings(profile), *solved.notes, *_memory_notes(model, settings, tp)],
     }
     for path, value in (
@@ -161,6 +173,8 @@ def placement_document(
     ):
         if value is None:
             null_reasons[path] = "no target was given"
+    if solved.frontier:
+        document["frontier"] = _frontier(solved, null_reasons)
     if trace is None:
         null_reasons["trace"] = "planned before any trace exists"
         null_reasons["heldout.coverage"] = "no trace to hold out requests from"
@@ -170,6 +184,58 @@ def placement_document(
             )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
+
+
+def _frontier(solved: Solved, null_reasons: dict[str, str]) -> list[dict[str, Any]]:
+    """The frontier's points as plain JSON values, in order of running requests."""
+    points = []
+    for number, point in enumerate(solved.frontier):
+        if point.prediction.ttft_ms_p95 is None:
+            null_reasons[f"frontier.{number}.ttft_ms_p95"] = "prefill was not replayed"
+        points.append(
+            {
+                "max_running_requests": point.settings.max_running_requests,
+                "kv_tokens": point.settings.kv_tokens,
+                "kv_dtype": point.settings.kv_dtype,
+                "chunked_prefill_size": point.settings.chunk_tokens,
+                "hot_experts": point.hot_experts,
+                "output_tokens_per_s": point.prediction.output_tokens_per_s,
+                "tpot_ms_p95": point.prediction.tpot_ms_p95,
+                "ttft_ms_p95": point.prediction.ttft_ms_p95,
+                "objective_us": point.objective_us,
+                "bound_us": point.bound_us,
+                "chosen": point.settings == solved.level.settings,
+            }
+        )
+    return points
+
+
+def _sensitivity(model: ModelSpec, solved: Solved, null_reasons: dict[str, str]) -> dict[str, Any] | None:
+    """What every expert's place and a GiB more are worth, rounded to four digits."""
+    found = solved.sensitivity
+    if found is None:
+        null_reasons["sensitivity"] = "no trace was given, so experts cannot be told apart"
+        return None
+    price_us = found.price_us_per_gib
+    gained = None
+    if price_us is None or solved.objective_us is None:
+        for name in ("price_us_per_gib", "tokens_per_s_per_gib"):
+            null_reasons[f"sensitivity.{name}"] = f"{solved.solver} states no multiplier of the budget"
+    else:
+        gained = _rounded(solved.prediction.output_tokens_per_s * price_us / solved.objective_us)
+    return {
+        "expert_bytes_per_gpu": found.expert_bytes,
+        "price_us_per_gib": None if price_us is None else _rounded(price_us),
+        "tokens_per_s_per_gib": gained,
+        "value_us": {
+            str(layer): [_rounded(value) for value in row.tolist()]
+            for layer, row in zip(model.moe_layers, found.value_us, strict=True)
+        },
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _memory_notes(model: ModelSpec, settings: ServerSettings, tp: int) -> list[str]:

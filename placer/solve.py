@@ -1,13 +1,14 @@
 """The joint decision: which level of server settings, and which experts are hot at it."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.baselines import BASELINES
+from placer.baselines import BASELINES, around_pins
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import ServerSettings
 from placer.level import Level, levels
@@ -27,7 +28,8 @@ from placer.sampling import (
     sampling_correction,
     whole_trace_steps,
 )
-from placer.solvers.ilp import solve_ilp
+from placer.sensitivity import Sensitivity, sensitivity
+from placer.solvers.ilp import solve_ilp, write_lp
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
 from placer.solvers.structured import solve_structured
@@ -80,6 +82,12 @@ class SolveRequest:
         Device memory gone after start, or None for the measured table.
     device_bytes
         What a process can use of one GPU, None where it is not known.
+    pins
+        Layers (checkpoint indices) whose experts are all hot (True) or all cold (False).
+    frontier
+        Whether to state the best plan of every number of running requests.
+    lp_path
+        Where to write the chosen level as an integer linear program, or None.
     """
 
     workload: Workload
@@ -98,6 +106,9 @@ class SolveRequest:
     speculative: bool = False
     loss_bytes: int | None = None
     device_bytes: int | None = None
+    pins: Mapping[int, bool] = field(default_factory=dict)
+    frontier: bool = False
+    lp_path: Path | None = None
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:
@@ -138,6 +149,21 @@ class LevelSolution:
 
 
 @dataclass(frozen=True)
+class FrontierPoint:
+    """The best plan for a number of running requests.
+
+    ``objective_us`` is of the plan on the solving steps and ``bound_us`` bounds every plan at ``settings``
+    from below; ``prediction`` is on the reporting requests.
+    """
+
+    settings: ServerSettings
+    hot_experts: int
+    objective_us: float
+    bound_us: float
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
 class Solved:
     """The decision and what it is worth.
 
@@ -153,6 +179,10 @@ class Solved:
         Figures on the reporting requests, same level and bytes.
     coverage
         Share of the reporting requests' selections that hot experts serve.
+    sensitivity
+        What every expert's place and the budget are worth at the placement; None without a trace.
+    frontier
+        One point per number of running requests, if it was asked for.
     """
 
     level: Level
@@ -174,6 +204,8 @@ class Solved:
     uniform_null: float
     extrapolated_share: float
     notes: tuple[str, ...]
+    sensitivity: Sensitivity | None = None
+    frontier: tuple[FrontierPoint, ...] = ()
 
 
 class _Replays:
@@ -267,6 +299,8 @@ def solve(
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
     )
+    pins = _pinned_rows(model, request.pins)
+    grid = _roomy(grid, model.experts * sum(pins.values()))
     solving, choosing, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
     counts = selection_counts(solving)
     replays = _Replays(solving, request.seed, request.prefill_from)
@@ -275,14 +309,16 @@ def solve(
     tried: list[LevelSolution] = []
     bounds: dict[ServerSettings, float] = {}
     expected: Expectations = {}
-    for number, level in enumerate(_promising_first(model, cost, grid, replays, counts, request)):
+    for number, level in enumerate(_promising_first(model, cost, grid, replays, counts, pins, request)):
         progress(
             f"level {number + 1} of {len(grid)}: {level.settings.max_running_requests} running requests, "
             f"chunk {level.settings.chunk_tokens}",
             0.8 * number / len(grid),
         )
-        problem = _problem(model, cost, level, replays, expected, counts, request)
-        solution = _structured(problem, request, max(_LEVEL_GAP, request.gap), _frequency_plan(counts, level))
+        problem = _problem(model, cost, level, replays, expected, counts, pins, request)
+        solution = _structured(
+            problem, request, max(_LEVEL_GAP, request.gap), _frequency_plan(counts, level, pins)
+        )
         if solution.bound_us is not None:
             bounds[level.settings] = solution.bound_us
         if solution.hot is not None:
@@ -291,6 +327,8 @@ def solve(
     tried = _refined(tried, bounds, request)
     progress("comparing levels", 0.9)
     best = _first_within_targets(tried, model, cost, choice, choosing, request)
+    if request.lp_path is not None:
+        write_lp(best.problem, request.lp_path)
     if request.solver != "auto":
         best = _exact(best, request)
         bounds[best.level.settings] = max(bounds[best.level.settings], best.solution.bound_us or -np.inf)
@@ -298,7 +336,10 @@ def solve(
     settings = best.level.settings
     masks: dict[str, Mask] = {
         "plan": best.hot,
-        **{name: place(counts, best.level.room_experts) for name, place in BASELINES.items()},
+        **{
+            name: around_pins(place, counts, best.level.room_experts, pins)
+            for name, place in BASELINES.items()
+        },
     }
     chosen = _fastest(masks, choice.costs(model, cost, best.level, request.workload, request.tp))
     hot = masks[chosen]
@@ -308,17 +349,19 @@ def solve(
     report = _Replays(reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from)
     report_costs = report.costs(model, cost, best.level, request.workload, request.tp)
     report_counts = selection_counts(reporting)
-    predictions = {
-        name: predict(
-            report_costs,
+
+    def figures(level: Level, mask: Mask) -> Prediction:
+        here = level is best.level
+        return predict(
+            report_costs if here else report.costs(model, cost, level, request.workload, request.tp),
             mask,
             1.0 - coverage_of_mask(report_counts, mask),
-            settings,
+            level.settings,
             request.workload,
             request.seed,
         )
-        for name, mask in masks.items()
-    }
+
+    predictions = {name: figures(best.level, mask) for name, mask in masks.items()}
     notes = [*trace.header.notes, *report.notes()]
     if request.prefill_from == "none":
         notes.append(
@@ -359,11 +402,61 @@ def solve(
         uniform_null=float(hot.mean()),
         extrapolated_share=report_costs.decode.extrapolated_share,
         notes=tuple(dict.fromkeys(notes)),
+        sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
+        frontier=_frontier(best, tried, bounds, figures) if request.frontier else (),
     )
 
 
-def _frequency_plan(counts: NDArray[np.int64], level: Level) -> Mask:
-    return BASELINES["frequency"](counts, level.room_experts)
+def _pinned_rows(model: ModelSpec, pins: Mapping[int, bool]) -> dict[int, bool]:
+    """``pins`` by position among the MoE layers."""
+    for layer in pins:
+        if layer not in model.moe_layers:
+            raise BadInputError(
+                f"--pin names layer {layer}, which is not a MoE layer of {model.name}",
+                f"its MoE layers lie between {model.moe_layers[0]} and {model.moe_layers[-1]}",
+            )
+    return {model.moe_layers.index(layer): all_hot for layer, all_hot in sorted(pins.items())}
+
+
+def _roomy(grid: tuple[Level, ...], pinned_experts: int) -> tuple[Level, ...]:
+    """The levels that have room for the experts that are pinned hot."""
+    roomy = tuple(level for level in grid if level.room_experts >= pinned_experts)
+    if not roomy:
+        most = max(level.room_experts for level in grid)
+        raise InfeasibleError(
+            f"does not fit: --pin keeps {pinned_experts:,} experts hot, the budget has room for {most:,}",
+            "pin fewer layers, or raise --hbm-budget",
+        )
+    return roomy
+
+
+def _frequency_plan(counts: NDArray[np.int64], level: Level, pins: Mapping[int, bool]) -> Mask:
+    return around_pins(BASELINES["frequency"], counts, level.room_experts, pins)
+
+
+def _frontier(
+    chosen: LevelSolution,
+    tried: list[LevelSolution],
+    bounds: dict[ServerSettings, float],
+    figures: Callable[[Level, Mask], Prediction],
+) -> tuple[FrontierPoint, ...]:
+    """The best level of every number of running requests; ``tried`` is sorted by objective.
+
+    Latency targets may exclude the best level of the chosen number: there it is the chosen one.
+    """
+    best = {chosen.level.settings.max_running_requests: chosen}
+    for entry in tried:
+        best.setdefault(entry.level.settings.max_running_requests, entry)
+    return tuple(
+        FrontierPoint(
+            settings=entry.level.settings,
+            hot_experts=int(entry.hot.sum()),
+            objective_us=entry.objective_us(),
+            bound_us=bounds[entry.level.settings],
+            prediction=figures(entry.level, entry.hot),
+        )
+        for _, entry in sorted(best.items())
+    )
 
 
 def _promising_first(
@@ -372,13 +465,14 @@ def _promising_first(
     grid: tuple[Level, ...],
     replays: _Replays,
     counts: NDArray[np.int64],
+    pins: Mapping[int, bool],
     request: SolveRequest,
 ) -> list[Level]:
     """Levels by what the frequency ranking costs at them, so that later ones are cut off early."""
 
     def frequency_us(level: Level) -> float:
         costs = replays.costs(model, cost, level, request.workload, request.tp)
-        return costs.output_token_us(_frequency_plan(counts, level))
+        return costs.output_token_us(_frequency_plan(counts, level, pins))
 
     return sorted(grid, key=frequency_us)
 
@@ -390,12 +484,13 @@ def _problem(
     replays: _Replays,
     expected: Expectations,
     counts: NDArray[np.int64],
+    pins: Mapping[int, bool],
     request: SolveRequest,
 ) -> PlacementProblem:
     """The level's problem, its sampled steps corrected to the whole of the solving requests."""
     settings = level.settings
     costs = replays.costs(model, cost, level, request.workload, request.tp)
-    plan = _frequency_plan(counts, level)
+    plan = _frequency_plan(counts, level, pins)
     linear_us = np.zeros(plan.shape)
     parts = [(costs.decode, 1.0 / costs.decode.tokens)]
     if costs.prefill is not None:
@@ -412,6 +507,7 @@ def _problem(
         tp=request.tp,
         linear_us=linear_us,
         name=f"R={settings.max_running_requests} C={settings.chunk_tokens} KV={settings.kv_dtype}",
+        pins=pins,
     )
 
 

@@ -21,7 +21,6 @@ def solve_ilp(
     solver: SolverName,
     gap: float,
     time_limit_s: float,
-    write_lp: Path | None = None,
 ) -> Solution:
     """Solve ``problem`` exactly as stated, every `FixedCharge` included.
 
@@ -31,8 +30,6 @@ def solve_ilp(
         Relative gap at which the solver may stop, on the objective without ``constant_us``.
     time_limit_s
         Wall-clock limit; building the model counts.
-    write_lp
-        Where to write the model in CPLEX LP format before solving.
 
     Returns
     -------
@@ -46,13 +43,9 @@ def solve_ilp(
     ------
     MissingComponentError
         When the solver is not installed.
-    BadInputError
-        When ``write_lp`` cannot be written.
     """
     deadline = Deadline(time_limit_s)
     model = ilp_model(problem)
-    if write_lp is not None:
-        write_whole(write_lp, lambda temporary: model.program.writeLP(str(temporary)))
     answer = run_solver(model.program, solver, gap=gap, time_limit_s=max(deadline.left_s(), 0.01))
     bound = answer.bound_us
     if bound is not None:
@@ -73,3 +66,15 @@ def solve_ilp(
         gap=None if bound is None else relative_gap(objective, bound, problem.constant_us),
         seconds=deadline.elapsed_s(),
     )
+
+
+def write_lp(problem: PlacementProblem, path: Path) -> None:
+    """Write ``problem`` in CPLEX LP format to ``path``, whole or not at all; ``constant_us`` is not in it.
+
+    Raises
+    ------
+    BadInputError
+        When ``path`` cannot be written.
+    """
+    model = ilp_model(problem)
+    write_whole(path, lambda temporary: model.program.writeLP(str(temporary)))

@@ -39,6 +39,8 @@ class Solution:
         Wall time.
     lp_us
         Value of the relaxation that the solver closed first, or None.
+    price_us_per_byte
+        Multiplier of the budget at the bound: what one more byte is worth, to first order; or None.
     """
 
     solver: str
@@ -49,6 +51,7 @@ class Solution:
     gap: float | None
     seconds: float
     lp_us: float | None = None
+    price_us_per_byte: float | None = None
 
 
 def relative_gap(objective_us: float, bound_us: float, constant_us: float) -> float:

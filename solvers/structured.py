@@ -176,6 +176,7 @@ class _Solve:
             gap=relative_gap(self.objective_us, bound, self.problem.constant_us),
             seconds=self.deadline.elapsed_s(),
             lp_us=None if relaxed is None else relaxed + self.problem.constant_us,
+            price_us_per_byte=self.floors.price,
         )
 
     def take(self, plan: Mask | None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,3 +158,82 @@ def test_without_a_trace_every_layer_holds_the_same_first_experts(tiny: ModelSpe
     assert answer.hot.tolist() == [[True] * 2 + [False] * 6] * 4
     assert answer.bound_us is None
     assert any("uniform" in note for note in answer.notes)
+
+
+def test_the_multiplier_says_what_a_larger_budget_gains(tiny: ModelSpec) -> None:
+    def popular(random: np.random.Generator, _layer: int) -> list[int]:
+        keys = np.log(1.0 / np.arange(1, 9)) + random.gumbel(size=8)
+        return np.argsort(-keys)[:2].tolist()
+
+    trace = routed(tiny, popular)
+
+    def at(experts: int) -> Solved:
+        request = SolveRequest(
+            WORKLOAD, room_for(tiny, experts), max_running=1, chunk_tokens=64, gap=0.001, prefill_from="trace"
+        )
+        return solve(tiny, trace, tiny_cost(), request)
+
+    less, middle, more = at(15), at(16), at(17)
+    assert middle.sensitivity is not None
+    assert middle.sensitivity.price_us_per_gib is not None
+    expert_us = middle.sensitivity.price_us_per_gib * middle.sensitivity.expert_bytes / 2**30
+    assert less.objective_us is not None
+    assert middle.objective_us is not None
+    assert more.objective_us is not None
+    # The multiplier lies between what the last expert saved and what the next one saves, up to the gap.
+    slack = 0.002 * middle.objective_us
+    assert middle.objective_us - expert_us <= more.objective_us + slack
+    assert middle.objective_us + expert_us <= less.objective_us + slack
+    # A single expert's own value agrees with the solver that had one more or one less.
+    value = middle.sensitivity.value_us
+    assert value[~middle.hot].max() == pytest.approx(middle.objective_us - more.objective_us, rel=0.3)
+
+
+def test_pinned_layers_stay_as_pinned_in_the_plan_and_in_every_baseline(tiny: ModelSpec) -> None:
+    trace = routed(tiny, last_two)
+    request = SolveRequest(
+        WORKLOAD,
+        room_for(tiny, 14),
+        max_running=1,
+        chunk_tokens=64,
+        prefill_from="trace",
+        pins={1: True, 2: False},
+    )
+    solved = solve(tiny, trace, tiny_cost(), request)
+    for mask in (solved.hot, *solved.baseline_masks.values()):
+        assert mask[1].all()
+        assert not mask[2].any()
+        assert mask.sum() <= solved.level.room_experts
+    # The other places go to experts 6 and 7 of layers 0 and 3 first.
+    assert solved.hot[[0, 3]][:, 6:].all()
+
+
+def test_pins_beyond_the_room_or_the_model_are_refused(tiny: ModelSpec) -> None:
+    trace = routed(tiny, last_two)
+    room = room_for(tiny, 14)
+    with pytest.raises(InfeasibleError, match="--pin keeps 16 experts hot, the budget has room for"):
+        solve(tiny, trace, tiny_cost(), SolveRequest(WORKLOAD, room, pins={0: True, 1: True}))
+    with pytest.raises(BadInputError, match="layer 4, which is not a MoE layer"):
+        solve(tiny, trace, tiny_cost(), SolveRequest(WORKLOAD, room, pins={4: True}))
+
+
+def test_the_frontier_has_a_point_for_every_number_of_running_requests(tiny: ModelSpec) -> None:
+    trace = routed(tiny, last_two)
+    request = SolveRequest(WORKLOAD, room_for(tiny, 14), frontier=True, prefill_from="trace")
+    solved = solve(tiny, trace, tiny_cost(), request)
+    running = [point.settings.max_running_requests for point in solved.frontier]
+    assert running == sorted(set(running))
+    assert [point.settings for point in solved.frontier].count(solved.level.settings) == 1
+    tokens = [point.settings.kv_tokens for point in solved.frontier]
+    assert tokens == sorted(tokens)
+    for point in solved.frontier:
+        assert point.bound_us <= point.objective_us * (1 + 1e-9)
+        assert min(each.objective_us for each in solved.frontier) <= point.objective_us
+
+
+def test_the_chosen_level_is_written_as_a_program(tiny: ModelSpec, tmp_path: Path) -> None:
+    request = SolveRequest(WORKLOAD, room_for(tiny, 14), max_running=1, lp_path=tmp_path / "level.lp")
+    solve(tiny, routed(tiny, last_two), tiny_cost(), request)
+    text = (tmp_path / "level.lp").read_text()
+    assert "budget:" in text
+    assert "x_3_7" in text

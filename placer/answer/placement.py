@@ -10,6 +10,7 @@ from rich.text import Text
 from placer.answer.console import command, sparkline
 from placer.answer.visible import all_visible, visible
 from placer.placement import PlacementDocument
+from placer.placement_sections import FrontierSection, SensitivitySection
 from placer.units import figure, gib, signed_percent
 
 _SPARKLINE_WIDTH = 62
@@ -31,7 +32,11 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     ]
     if document.baselines:
         parts += [_baseline_table(document), Text("")]
+    if document.frontier:
+        parts += [_frontier_table(document.frontier), Text("")]
     parts.append(_solver_line(document))
+    if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
+        parts.append(_worth_line(document.sensitivity))
     parts.append(_origin_lines(predicted.provenance))
     parts += [Text(f"note: {note}", style="dim") for note in document.notes]
     parts.append(
@@ -139,6 +144,35 @@ def _baseline_table(document: PlacementDocument) -> Table:
             f"{figures.cold_share:.1%}",
         )
     return table
+
+
+def _frontier_table(frontier: tuple[FrontierSection, ...]) -> Table:
+    table = Table(
+        title="by running requests (bound: no plan is faster)", title_justify="left", box=None, pad_edge=False
+    )
+    for header in ("running", "KV tokens", "hot", "tokens/s", "TPOT p95", "µs/token", "bound", ""):
+        table.add_column(header, justify="right")
+    for point in frontier:
+        table.add_row(
+            f"{point.max_running_requests:,}",
+            f"{point.kv_tokens:,}",
+            f"{point.hot_experts:,}",
+            f"{point.output_tokens_per_s:,.1f}",
+            "unknown" if point.tpot_ms_p95 is None else f"{point.tpot_ms_p95:,.1f} ms",
+            f"{point.objective_us:,.1f}",
+            f"{point.bound_us:,.1f}",
+            "<- chosen" if point.chosen else "",
+        )
+    return table
+
+
+def _worth_line(known: SensitivitySection) -> Text:
+    gained = known.tokens_per_s_per_gib
+    rate = "" if gained is None else f" (about {gained:,.3g} tokens/s)"
+    return Text(
+        f"a GiB more per GPU saves {known.price_us_per_gib:,.4g} µs per output token{rate}, to first order: "
+        "the solver's multiplier"
+    )
 
 
 def _solver_line(document: PlacementDocument) -> Text:

@@ -1,0 +1,96 @@
+"""What `placer explain` prints: one expert's reasons in sentences, or a layer as a table."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.explanation import ExpertPlace, Explanation
+from placer.units import gib
+
+SHOWN = 12
+"""Experts of a layer shown on either side of the border between hot and cold."""
+
+
+def explanation_answer(found: Explanation) -> RenderableType:
+    """The layer or the expert that was asked for."""
+    return _layer(found) if found.expert is None else _expert(found, found.places[0])
+
+
+def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
+    where = "hot" if place.hot else "cold"
+    lines = [
+        Text(
+            f"layer {place.layer}, expert {place.expert} is {where}: rank {place.rank:,} of all experts by value",
+            style="bold",
+        ),
+        Text(f"being hot saves {_value(found, place)} (all other experts staying where they are)"),
+    ]
+    if place.hot:
+        lines.append(
+            Text(f"making it cold frees {gib(found.expert_bytes)} per GPU{_tokens(found)}{_swap_in(found)}")
+        )
+    elif found.least_hot is not None:
+        lines.append(
+            Text(
+                f"it takes {gib(found.expert_bytes)} per GPU{_tokens(found)}; the hot expert worth least is "
+                f"{_name(found.least_hot)}, which saves {found.least_hot.value_us:,.4g} µs"
+            )
+        )
+    return Group(*lines, *_multiplier(found))
+
+
+def _layer(found: Explanation) -> RenderableType:
+    head = Text(f"layer {found.layer}: {found.hot} of {found.experts} experts hot", style="bold")
+    table = Table(box=None, pad_edge=False)
+    for header in ("expert", "place", "saves µs per output token", "µs per GiB", "rank of all"):
+        table.add_column(header, justify="left" if header == "place" else "right")
+    border = sum(place.hot for place in found.places)
+    shown = [
+        place for at, place in enumerate(found.places) if at < SHOWN // 2 or abs(at - border) <= SHOWN // 2
+    ]
+    left_out = len(found.places) - len(shown)
+    for place in shown:
+        table.add_row(
+            str(place.expert),
+            "hot" if place.hot else "cold",
+            f"{place.value_us:,.4g}",
+            f"{place.value_us_per_gib:,.4g}",
+            f"{place.rank:,}",
+        )
+    note = [Text(f"{left_out} of {len(found.places)} experts not shown (--json has all)", style="dim")]
+    return Group(head, Text(""), table, *(note if left_out else []), Text(""), *_multiplier(found))
+
+
+def _multiplier(found: Explanation) -> list[Text]:
+    if found.price_us_per_gib is None:
+        return []
+    return [
+        Text(
+            f"multiplier of the budget: a GiB more per GPU saves {found.price_us_per_gib:,.4g} µs per output token "
+            "to first order; experts above it belong on the GPU"
+        )
+    ]
+
+
+def _value(found: Explanation, place: ExpertPlace) -> str:
+    share = f" ({place.value_us / found.objective_us:+.3%})" if found.objective_us else ""
+    return (
+        f"{place.value_us:,.4g} µs per output token{share}, {place.value_us_per_gib:,.4g} µs per GiB and GPU"
+    )
+
+
+def _tokens(found: Explanation) -> str:
+    return "" if found.expert_kv_tokens is None else f", the room of {found.expert_kv_tokens:,} KV tokens"
+
+
+def _swap_in(found: Explanation) -> str:
+    if found.best_cold is None:
+        return ""
+    return (
+        f"; the best cold expert, {_name(found.best_cold)}, would save {found.best_cold.value_us:,.4g} µs "
+        "in its place"
+    )
+
+
+def _name(place: ExpertPlace) -> str:
+    return f"layer {place.layer} expert {place.expert}"

@@ -1,0 +1,139 @@
+"""Why an expert is hot or cold in a placement: its value, its rank, and what moving it would cost."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+from placer.placement import PlacementDocument
+
+
+@dataclass(frozen=True)
+class ExpertPlace:
+    """One expert's place.
+
+    Attributes
+    ----------
+    layer, expert
+        Checkpoint index of the layer, and the expert's id.
+    hot
+        Where it is.
+    value_us
+        Microseconds per output token that it saves by being hot, all others staying where they are.
+    value_us_per_gib
+        The same per GiB of one GPU: what is compared with the multiplier.
+    rank
+        1 for the most valuable expert of the model.
+    """
+
+    layer: int
+    expert: int
+    hot: bool
+    value_us: float
+    value_us_per_gib: float
+    rank: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A layer of a placement, or one of its experts, explained.
+
+    Attributes
+    ----------
+    layer, expert
+        What was asked for; ``expert`` None for the whole layer.
+    places
+        The layer's experts, most valuable first, or the one asked for.
+    hot, experts
+        Hot experts of the layer, and experts.
+    expert_bytes
+        Bytes per GPU that a hot expert takes.
+    expert_kv_tokens
+        KV tokens that the same bytes hold; None where a token takes none.
+    price_us_per_gib
+        The solver's multiplier of the budget, or None.
+    least_hot, best_cold
+        Over all layers: the hot expert that is worth least, and the cold one that would be worth most.
+    objective_us
+        Microseconds per output token of the plan, or None.
+    """
+
+    layer: int
+    expert: int | None
+    places: tuple[ExpertPlace, ...]
+    hot: int
+    experts: int
+    expert_bytes: int
+    expert_kv_tokens: int | None
+    price_us_per_gib: float | None
+    least_hot: ExpertPlace | None
+    best_cold: ExpertPlace | None
+    objective_us: float | None
+
+    def document(self) -> dict[str, Any]:
+        """The ``explain --json`` document."""
+        return asdict(self)
+
+
+def explain(placement: PlacementDocument, layer: int, expert: int | None = None) -> Explanation:
+    """Explain ``layer`` (its index in the checkpoint) or one expert of it.
+
+    Values are first-order: they hold for moving one expert, not for moving many at once.
+
+    Raises
+    ------
+    BadInputError
+        When the placement has no such MoE layer or expert, or was made without a trace.
+    """
+    layers, E = placement.model.layers, placement.model.experts
+    if layer not in layers:
+        raise BadInputError(
+            f"layer {layer} is not a MoE layer of {placement.model.name}",
+            f"its MoE layers lie between {layers[0]} and {layers[-1]}",
+        )
+    if expert is not None and not 0 <= expert < E:
+        raise BadInputError(f"expert {expert} is not one of the {E} of a layer", f"give 0 to {E - 1}")
+    known = placement.sensitivity
+    if known is None:
+        reason = placement.null_reasons.get("sensitivity", "it was written by an earlier version of placer")
+        raise BadInputError(
+            f"the placement does not say what its experts are worth: {reason}", "solve again with a trace"
+        )
+    value = np.array([known.value_us[str(each)] for each in layers], dtype=np.float64)
+    hot = placement.hot_mask()
+    per_gib = 2**30 / known.expert_bytes_per_gpu
+    order = np.argsort(-value, axis=None, kind="stable")
+    rank = np.empty(value.size, dtype=np.int64)
+    rank[order] = np.arange(1, value.size + 1)
+
+    def place(at: int) -> ExpertPlace:
+        row, column = divmod(at, E)
+        worth = float(value[row, column])
+        return ExpertPlace(layers[row], column, bool(hot[row, column]), worth, worth * per_gib, int(rank[at]))
+
+    def first(candidates: NDArray[np.bool_]) -> ExpertPlace | None:
+        found = candidates.ravel()[order]
+        return place(int(order[np.argmax(found)])) if found.any() else None
+
+    def last(candidates: NDArray[np.bool_]) -> ExpertPlace | None:
+        found = candidates.ravel()[order[::-1]]
+        return place(int(order[::-1][np.argmax(found)])) if found.any() else None
+
+    start = layers.index(layer) * E
+    asked = [start + expert] if expert is not None else [int(at) for at in order if start <= at < start + E]
+    token_bytes = placement.kv.bytes_per_token_per_gpu
+    return Explanation(
+        layer=layer,
+        expert=expert,
+        places=tuple(place(at) for at in asked),
+        hot=int(hot[layers.index(layer)].sum()),
+        experts=E,
+        expert_bytes=known.expert_bytes_per_gpu,
+        expert_kv_tokens=known.expert_bytes_per_gpu // token_bytes if token_bytes else None,
+        price_us_per_gib=known.price_us_per_gib,
+        least_hot=last(hot),
+        best_cold=first(~hot),
+        objective_us=placement.solver.objective_us,
+    )

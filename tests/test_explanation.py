@@ -1,0 +1,74 @@
+"""Why an expert is where it is, on a placement whose values a reader can rank."""
+
+import pytest
+from placements import placement
+
+from placer.errors import BadInputError
+from placer.explanation import explain
+from placer.placement import PlacementDocument
+
+GIB = 2**30
+VALUES = {"3": [9.0, 1.0, 4.0], "4": [2.0, 8.0, 3.0]}
+
+
+def worked(**changes: object) -> PlacementDocument:
+    """Two layers of three experts; 3/0, 3/2 and 4/1 hot. An expert takes 256 MiB, a KV token 64 bytes."""
+    known = {
+        "expert_bytes_per_gpu": GIB // 4,
+        "price_us_per_gib": 14.0,
+        "tokens_per_s_per_gib": 5.0,
+        "value_us": VALUES,
+    }
+    return placement(
+        {3: [0, 2], 4: [1]}, layers=[3, 4], experts=3, top_k=1, **{"sensitivity": known, **changes}
+    )
+
+
+def test_a_hot_expert_has_its_value_its_rank_and_its_replacement() -> None:
+    found = explain(worked(), layer=3, expert=2)
+    (place,) = found.places
+    assert (place.hot, place.value_us, place.rank) == (True, 4.0, 3)
+    # 4 us for a quarter of a GiB.
+    assert place.value_us_per_gib == 16.0
+    assert found.expert_kv_tokens == GIB // 4 // 64
+    # The best of the cold ones is 4/2 with 3 us, the least of the hot ones is 3/2 itself.
+    assert found.best_cold is not None
+    assert (found.best_cold.layer, found.best_cold.expert) == (4, 2)
+    assert found.least_hot is not None
+    assert (found.least_hot.layer, found.least_hot.expert) == (3, 2)
+
+
+def test_a_layer_lists_its_experts_by_value() -> None:
+    found = explain(worked(), layer=4)
+    assert [place.expert for place in found.places] == [1, 2, 0]
+    assert [place.rank for place in found.places] == [2, 4, 5]
+    assert (found.hot, found.experts) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("layer", "expert", "said"),
+    [
+        (0, None, "layer 0 is not a MoE layer"),
+        (3, 3, "expert 3 is not one of the 3"),
+        (3, -1, "expert -1 is not one of the 3"),
+    ],
+)
+def test_what_is_not_there_is_named(layer: int, expert: int | None, said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        explain(worked(), layer, expert)
+
+
+def test_a_plan_without_a_trace_cannot_tell_experts_apart() -> None:
+    untraced = worked(sensitivity=None, null_reasons={"sensitivity": "no trace was given"})
+    with pytest.raises(BadInputError, match="no trace was given"):
+        explain(untraced, 3)
+
+
+def test_values_must_cover_every_expert() -> None:
+    short = {
+        "expert_bytes_per_gpu": 1,
+        "price_us_per_gib": None,
+        "value_us": {"3": [1.0], "4": [1.0, 2.0, 3.0]},
+    }
+    with pytest.raises(ValueError, match=r"sensitivity.value_us.3: has 1 entries for 3 experts"):
+        worked(sensitivity=short)
