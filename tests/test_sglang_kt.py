@@ -201,7 +201,6 @@ def kv_with(**changes: int) -> dict[str, Any]:
         (plan(kt=None), CONFIG, "CPU threads"),
         (plan(mem_fraction_static=1.01), CONFIG, "mem_fraction_static is 1.01"),
         (plan(mem_fraction_static=None), CONFIG, "does not say mem_fraction_static"),
-        (plan(kv=kv_with(max_running_requests=4096)), CONFIG, "4096 running requests exceed"),
         (plan(), CONFIG | {"first_k_dense_replace": 2}, "layer 1 would have 4 experts on the GPU, not 2"),
     ],
 )

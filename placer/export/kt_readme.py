@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from placer.export.kt_flags import COUNTS_FILE, LEFT_UNSET, Flag
+from placer.export.flag import Flag
+from placer.export.kt_flags import COUNTS_FILE, left_unset
 from placer.export.kt_selection import RUNTIME, KtLayout
 from placer.placement import PlacementDocument
 from placer.units import gib
@@ -76,7 +77,7 @@ def render_readme(
         "",
         "Left unset, and to be left so:",
         "",
-        *(f"- `--{name}`: {why}" for name, why in LEFT_UNSET.items()),
+        *(f"- `--{name}`: {why}" for name, why in left_unset(placement).items()),
         "- `kt run` sets several of these; start with launch.sh instead",
     ]
     if notes:
