@@ -5,7 +5,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from placer.carried_config import carried_config
-from placer.hbm import HbmLedger, free_memory_share
+from placer.compressed_pool import PAGE_TOKENS, CompressedPools
+from placer.hbm import HbmLedger, free_memory_share, request_table_bytes
 from placer.model.kv import token_bytes
 from placer.pool import Pool, pools_bytes
 from placer.window_pool import TwoPools
@@ -97,7 +98,25 @@ def _settings(document: "PlacementDocument") -> Iterator[str]:
             f"hbm.ledger.runtime_staging: is {staging:,} bytes, but kv.chunked_prefill_size {chunk:,} x "
             f"model.hidden_size {hidden:,} in bf16 take {chunk * hidden * 2:,}"
         )
+    yield from _longest(document, request)
     yield from _threads(document)
+
+
+def _longest(document: "PlacementDocument", request: int) -> Iterator[str]:
+    kv, held = document.kv, document.hbm.ledger.get("request_table")
+    if kv.context_length is None:
+        return
+    if kv.context_length < request:
+        yield (
+            f"kv.context_length: is {kv.context_length:,}, but workload.prompt_tokens + output_tokens are "
+            f"{request:,}"
+        )
+    table = request_table_bytes(kv.max_running_requests, kv.context_length)
+    if held is not None and held != table:
+        yield (
+            f"hbm.ledger.request_table: is {held:,} bytes, but kv.max_running_requests "
+            f"{kv.max_running_requests:,} of kv.context_length {kv.context_length:,} take {table:,}"
+        )
 
 
 def _threads(document: "PlacementDocument") -> Iterator[str]:
@@ -141,8 +160,7 @@ def _flags(document: "PlacementDocument") -> Iterator[str]:
         return
     pools = {pool.name: pool for pool in kv.pools}
     if not set(pools) <= {"full", "window"}:
-        if kv.max_total_tokens < kv.tokens:
-            yield f"kv.max_total_tokens: is {kv.max_total_tokens:,}, but kv.tokens is {kv.tokens:,}"
+        yield from _compressed(document, kv.max_total_tokens, kv.page_tokens)
         return
     for pool in kv.pools:
         if pool.slots != pool.tokens + kv.page_tokens:
@@ -167,6 +185,31 @@ def _flags(document: "PlacementDocument") -> Iterator[str]:
             f"kv.swa_full_tokens_ratio: {kv.swa_full_tokens_ratio} and kv.max_total_tokens "
             f"{kv.max_total_tokens:,} make pools of {made[0]:,} and {made[1]:,} tokens, but kv.pools hold "
             f"{planned[0]:,} and {planned[1]:,}"
+        )
+
+
+def _compressed(document: "PlacementDocument", max_total_tokens: int, page_tokens: int) -> Iterator[str]:
+    """The flags of a compressed cache, whose pools follow from the model's config."""
+    kv, carried = document.kv, (document.model.model_extra or {}).get("config") or {}
+    fields = carried.get("text_config") or carried
+    if page_tokens != PAGE_TOKENS:
+        yield f"kv.page_tokens: is {page_tokens}, but kv.pools of a compressed cache have {PAGE_TOKENS}"
+    if kv.swa_full_tokens_ratio is None:
+        yield "kv.swa_full_tokens_ratio: is absent, but kv.pools are those of a compressed cache"
+        return
+    try:
+        made = CompressedPools.of(
+            fields, ratio=kv.swa_full_tokens_ratio, speculative=kv.speculation is not None
+        )
+    except (KeyError, TypeError, ValueError):
+        # Without the config that the plan was made of there is nothing to compare with.
+        return
+    if not set(made.ratios) <= {0, 4, 128} or made.window < 1:
+        yield "model.config: describes no compressed cache, but kv.pools are those of one"
+    elif made.pools(max_total_tokens) != kv.pools or made.claimed_bytes(max_total_tokens) != kv.claimed_bytes:
+        yield (
+            f"kv.max_total_tokens: {max_total_tokens:,} at kv.swa_full_tokens_ratio {kv.swa_full_tokens_ratio} "
+            "does not make the kv.pools that model.config asks for"
         )
 
 

@@ -60,6 +60,7 @@ LOAD_ORDER = (
     "activations",
     "fragmentation",
     "runtime_staging",
+    "request_table",
     "request_state",
     "kv_pool",
 )
@@ -98,8 +99,8 @@ class HbmLedger:
 
     @property
     def reserve_bytes(self) -> int:
-        """Bytes beside weights, KV and what the driver takes: activations, graphs, fragmentation, staging."""
-        names = ("activations", "cuda_graphs", "fragmentation", "runtime_staging")
+        """Bytes beside weights, KV and what the driver takes: activations, graphs, fragmentation, tables."""
+        names = ("activations", "cuda_graphs", "fragmentation", "runtime_staging", "request_table")
         return sum(self.lines[name] for name in names)
 
     @property
@@ -193,6 +194,24 @@ def request_state_bytes(
     return -(-pools_bytes(pools) * layers // model.num_layers)
 
 
+def context_tokens(model: ModelSpec, settings: ServerSettings, parallel: Parallelism) -> int:
+    """The longest request: what positions reach, or the whole pool where that is smaller."""
+    return min(model.max_context_tokens, -(-settings.kv_tokens // parallel.dp))
+
+
+def request_table_bytes(running: int, context: int) -> int:
+    """SGLang's table of the slots that every running request's tokens are in, int32 [R, context + 4].
+
+    Drafting makes it longer, which line ``mtp`` counts. Source: sglang/srt/mem_cache/memory_pool.py
+    (ReqToTokenPool) and model_executor/model_runner_kv_cache_mixin.py (init_memory_pool).
+    """
+    return running * (context + _SPARE_CONTEXT_TOKENS) * _TABLE_ENTRY_BYTES
+
+
+_SPARE_CONTEXT_TOKENS = 4
+_TABLE_ENTRY_BYTES = 4
+
+
 def expert_share_bytes(model: ModelSpec, expert_tp: int, expert_format: str | None = None) -> int:
     """What one hot expert takes from each of the ``expert_tp`` GPUs that it is cut over.
 
@@ -210,7 +229,7 @@ def hot_experts_bytes(
 
 
 def mtp_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism) -> int:
-    """The MTP layer when it drafts: its weights, all its experts included, and the cache of one layer.
+    """The MTP layer when it drafts: its weights, all its experts included, the cache of one layer, and a table.
 
     Its own copies of embedding and head count as stored; SGLang lets go of them once it shares the model's.
 
@@ -219,20 +238,22 @@ def mtp_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism)
     BadInputError
         When the checkpoint holds no MTP layer.
     """
-    if not settings.speculative:
+    if settings.speculation is None:
         return 0
     weights = class_bytes_per_gpu(model.weights, tp=parallel.tp, kv_heads=model.kv_heads)["mtp"]
     if not weights:
         raise BadInputError(
             f"{model.name} holds no MTP layer that could draft tokens", "leave --speculative out"
         )
-    return weights + draft_cache_bytes(
+    cache = draft_cache_bytes(
         model,
         tokens=-(-settings.kv_tokens // parallel.dp),
         ratio=settings.window_ratio,
         attention_tp=parallel.attention_tp,
         kv_dtype=settings.kv_dtype,
     )
+    running = -(-settings.max_running_requests // parallel.dp)
+    return weights + cache + running * settings.speculation.draft_tokens * _TABLE_ENTRY_BYTES
 
 
 REPACKING_PERCENT = 6
@@ -311,6 +332,10 @@ def stage_ledgers(
         "cuda_graphs": _CUDA_GRAPHS_BYTES,
         "fragmentation": max(_FRAGMENTATION_BYTES, _RESERVE_FLOOR_BYTES - activations - _CUDA_GRAPHS_BYTES),
         "runtime_staging": staging_bytes(model, settings.chunk_tokens),
+        "request_table": request_table_bytes(
+            -(-settings.max_running_requests // parallel.dp),
+            context_tokens(model, settings, parallel),
+        ),
         "free_memory_loss": free_memory_loss_bytes(parallel.gpus) if loss_bytes is None else loss_bytes,
     }
     ledgers = []

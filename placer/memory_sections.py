@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from placer.hbm import ServerSettings, hbm_ledger, kv_plan, mem_fraction_static
+from placer.hbm import ServerSettings, context_tokens, hbm_ledger, kv_plan, mem_fraction_static
 from placer.host import HostLedger
 from placer.kv_pool import KvPlan
 from placer.model.spec import ModelSpec
@@ -52,6 +52,7 @@ def memory_sections(
             "max_running_requests": settings.max_running_requests,
             "chunked_prefill_size": settings.chunk_tokens,
             "cuda_graph_max_bs": settings.max_running_requests,
+            "context_length": context_tokens(model, settings, parallel),
             **_pools(model, settings, tp, pool),
         },
         "mem_fraction_static": mem_fraction_static(

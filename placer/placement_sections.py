@@ -118,7 +118,8 @@ class KvSection(Section):
 
     ``pools`` and ``states`` are the factors of the ledger's lines kv_pool and request_state.
     ``max_total_tokens`` is the flag that makes them: ``tokens``, or fewer where layers with a window keep only
-    ``swa_full_tokens_ratio`` of them. ``claimed_bytes`` is what the runtime must find free for it.
+    ``swa_full_tokens_ratio`` of them. ``claimed_bytes`` is what the runtime must find free for it,
+    ``context_length`` the longest request that it takes.
     """
 
     dtype: Literal["bf16", "fp8"]
@@ -127,6 +128,7 @@ class KvSection(Section):
     max_running_requests: int = Field(ge=1, le=65_536)
     chunked_prefill_size: int = Field(ge=1)
     cuda_graph_max_bs: int = Field(ge=1, le=65_536)
+    context_length: int | None = Field(default=None, ge=1)
     page_tokens: int | None = Field(default=None, ge=1)
     max_total_tokens: int | None = Field(default=None, ge=1)
     claimed_bytes: int | None = Field(default=None, ge=0)

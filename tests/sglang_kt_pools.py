@@ -196,6 +196,7 @@ def allocated(
         },
     )["ModelRunnerKVCacheMixin"]
     model = _model_config(config, tp)
+    model.context_len = int(flags["context-length"])
     runner = type("Runner", (mixin,), {})()
     vars(runner).update(
         server_args=server_args,
@@ -229,6 +230,7 @@ def allocated(
     return {
         "tokens": runner.max_total_num_tokens,
         "requests": runner.req_to_token_pool.size,
+        "request_table": _buffers(runner.req_to_token_pool.req_to_token),
         "kv_pool": _buffers(runner.token_to_kv_pool, skip=states),
         "request_state": 0 if states is None else int(states.mamba_cache.mem_usage_bytes()),
     }
@@ -290,7 +292,6 @@ def _model_config(config: dict[str, Any], tp: int) -> SimpleNamespace:
     if model.compress_ratios:
         model.qk_nope_head_dim = text.head_dim - text.qk_rope_head_dim
         model.window_size = text.sliding_window
-    model.context_len = 4096
     model.mambaish = _recurrent(text, tp)
     return model
 

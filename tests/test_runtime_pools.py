@@ -1,7 +1,6 @@
 """What sglang-kt 0.7.2 allocates by an exported config.yaml is what the plan's ledger counts, to the byte."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,11 @@ from family_configs import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from placements import placement_dict
+from planned import planned
 from sglang_kt_pools import allocated
 from test_model import DEEPSEEK_V3, GPT_OSS_20B, QWEN3_30B
 
-from placer.demand import MemoryDemand
 from placer.export.kt_flags import render_config, server_flags
-from placer.host import HostLedger
-from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec, read_model
 from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument
@@ -55,45 +51,9 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelSpec]:
     return read
 
 
-def planned(model: ModelSpec, **changes: Any) -> PlacementDocument:
-    """A placement without hot experts for a server of these settings."""
-    demand = MemoryDemand(
-        **{
-            "model": model,
-            "parallel": Parallelism(1),
-            "budget_bytes": 400 * GIB,
-            "running": 4,
-            "chunk_tokens": 512,
-            "kv_dtype": "fp8",
-            "min_kv_tokens": 0,
-            "request_tokens": 640,
-            **changes,
-        }
-    )
-    sections = memory_sections(
-        model,
-        settings=demand.settings,
-        tp=demand.parallel.tp,
-        hot_experts=0,
-        budget_bytes=demand.budget_bytes,
-        device_bytes=demand.budget_bytes,
-        host=HostLedger({"experts": 1}),
-    )
-    document = placement_dict(
-        {}, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, tp=demand.parallel.tp
-    )
-    document["workload"] |= {
-        "concurrency": demand.running,
-        "prompt_tokens": demand.request_tokens - 2,
-        "output_tokens": 2,
-    }
-    document["model"]["architecture"] = model.architecture
-    document["model"]["config"] = model.config
-    del document["kt"]
-    return PlacementDocument.model_validate({**document, **sections, "kt": {"threads": 8, "subpools": 1}})
-
-
-def by_the_runtime(patch: pytest.MonkeyPatch, model: ModelSpec, document: PlacementDocument) -> dict[str, int]:
+def by_the_runtime(
+    patch: pytest.MonkeyPatch, model: ModelSpec, document: PlacementDocument
+) -> dict[str, int]:
     """The pools that the runtime makes of what the export writes."""
     assert document.mem_fraction_static is not None
     flags = server_flags(
@@ -108,7 +68,15 @@ def by_the_runtime(patch: pytest.MonkeyPatch, model: ModelSpec, document: Placem
     free = document.hbm.budget_bytes_per_gpu - ledger["free_memory_loss"]
     held = sum(
         ledger[name]
-        for name in ("hot_experts", "repacking", "attention", "router", "shared_experts", "dense", "embedding")
+        for name in (
+            "hot_experts",
+            "repacking",
+            "attention",
+            "router",
+            "shared_experts",
+            "dense",
+            "embedding",
+        )
     )
     held += ledger["norms"] + ledger["other"]
     return allocated(
@@ -125,8 +93,12 @@ def check(patch: pytest.MonkeyPatch, model: ModelSpec, document: PlacementDocume
     made = by_the_runtime(patch, model, document)
     assert made["tokens"] == document.kv.tokens
     assert made["requests"] == document.kv.max_running_requests
-    assert made["kv_pool"] == document.hbm.ledger["kv_pool"]
-    assert made["request_state"] == document.hbm.ledger["request_state"]
+    for line in ("kv_pool", "request_state"):
+        assert made[line] == document.hbm.ledger[line], line
+    speculation = document.kv.speculation
+    # The ledger counts what drafting adds to the table beside the draft layer.
+    drafts = document.kv.max_running_requests * speculation.draft_tokens * 4 if speculation else 0
+    assert made["request_table"] == document.hbm.ledger["request_table"] + drafts
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -112,8 +112,16 @@ def server_flags(
         Flag("kv-cache-dtype", KV_DTYPES[kv.dtype], "Precision that the KV bytes are counted in."),
     ]
     plan += drafting_flags(placement, config)
-    if (context_tokens := longest_context(config)) is not None:
-        limit = min(context_tokens, kv.tokens)
+    lengths = (longest_context(config), kv.context_length)
+    if any(lengths):
+        limit = min(*(length for length in lengths if length), kv.tokens)
+        request = placement.workload.prompt_tokens + placement.workload.output_tokens
+        if limit < request:
+            raise BadInputError(
+                f"config.json: its context of {limit:,} tokens is shorter than the requests that were planned for, "
+                f"{request:,} tokens (workload.prompt_tokens + output_tokens)",
+                "give the config.json of the model that was planned for",
+            )
         why = "Longest request; the per-request token table is this long, so an unused length costs memory."
         plan.append(Flag("context-length", limit, why))
     return (*(flag for flag in paths if flag is not None), *plan)
