@@ -105,6 +105,7 @@ def sglang_kv_plan(
     taken as spread evenly over stages.
     """
     page = sglang_page_tokens(model)
+    pools: tuple[Pool, ...]
     if _compressed(model):
         compressed = CompressedPools.of(_fields(model), ratio=ratio or 1.0, speculative=speculative)
         flag = compressed.least_flag(tokens)
@@ -115,7 +116,7 @@ def sglang_kv_plan(
         if ratio is None:
             # One pool, in which windowed layers keep every token too.
             flag = held = sglang_pool_tokens(tokens, page)
-            pools: tuple[Pool, ...] = (
+            pools = (
                 Pool(
                     "full", held, held + page, layout.every_bytes, layout.full_layers + layout.window_layers
                 ),

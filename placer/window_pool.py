@@ -17,7 +17,7 @@ _TWO_POOL_ARCHITECTURES = (
 )
 """is_hybrid_swa_model in sglang/srt/configs/model_config.py, without DeepSeek-V4, which has its own pools."""
 
-_RATIO_DECIMALS = 6
+_RATIO_STEPS = 1_000_000
 RUNTIME_DEFAULT_RATIO = 0.8
 """``--swa-full-tokens-ratio`` unless told; for DeepSeek-V4 this very value means that none was given."""
 
@@ -47,7 +47,7 @@ def window_ratio(
     if request_tokens:
         each = min(each, request_tokens + page_tokens)
     needed = running * each + chunk_tokens + page_tokens
-    scale = 10**_RATIO_DECIMALS
+    scale = _RATIO_STEPS
     ratio = min(scale, -(-needed * scale // tokens)) / scale
     # The runtime takes its own default for a ratio that was not given.
     return ratio if ratio != RUNTIME_DEFAULT_RATIO else ratio + 1 / scale
