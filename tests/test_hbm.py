@@ -377,12 +377,12 @@ class TestDataParallelAttention:
         assert lines["attention"] == ledger_of(coder, tokens=16, parallel=Parallelism(4)).lines["attention"]
         assert lines["embedding"] == 151_936 * 6144 * 2 * (1 / 4 + 1 / 8)
 
-    def test_windows_and_states_are_those_of_a_group_s_requests(self, tmp_path: Path) -> None:
+    def test_states_are_those_of_a_group_s_requests(self, tmp_path: Path) -> None:
         hybrid = read(tmp_path, QWEN3_5_122B)
         state = hybrid.state_bytes_per_request_per_gpu(1)
-        assert ledger_of(hybrid, tokens=16, running=64).lines["request_state"] == 65 * state
+        assert ledger_of(hybrid, tokens=16, running=64).lines["request_state"] == (3 * 64 + 1) * state
         spread = ledger_of(hybrid, tokens=16, running=64, parallel=Parallelism(8, dp=8))
-        assert spread.lines["request_state"] == 9 * state
+        assert spread.lines["request_state"] == (3 * 8 + 1) * state
 
 
 class TestExpertParallelism:
