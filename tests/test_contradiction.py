@@ -162,7 +162,11 @@ def started(document: PlacementDocument) -> dict[str, Any]:
     return {flag.name: flag.value for flag in flags}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_any_changed_number_is_refused_or_harmless(
     documents: dict[str, dict[str, Any]], tmp_path: Path, data: st.DataObject
