@@ -1,9 +1,12 @@
 """What a server asks of one GPU's memory: the model, the settings and the least that must fit."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from placer.hbm import HbmLedger, ServerSettings, expert_share_bytes, hbm_ledger
-from placer.kv_pool import sglang_page_tokens, sglang_pool_tokens
+from placer.errors import BadInputError
+from placer.hbm import HbmLedger, ServerSettings, expert_share_bytes, hbm_ledger, repacking_bytes
+from placer.kv_pool import sglang_kv_plan, sglang_page_tokens, sglang_pool_tokens, sglang_window_ratio
+from placer.model.config import MAX_TOKENS
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 
@@ -41,16 +44,42 @@ class MemoryDemand:
     loss_bytes: int | None = None
     device_bytes: int | None = None
 
-    @property
+    def __post_init__(self) -> None:
+        if self.min_kv_tokens > MAX_TOKENS:
+            raise BadInputError(
+                f"{self.min_kv_tokens:,} KV tokens are more than any GPU holds", "ask for fewer"
+            )
+
+    @cached_property
     def settings(self) -> ServerSettings:
-        """Server settings of the demand, the KV pool in whole pages."""
-        tokens = max(self.min_kv_tokens, self.running * self.request_tokens)
+        """Server settings of the demand, the KV pool as the runtime rounds it."""
+        page = sglang_page_tokens(self.model)
+        # No two requests share a page.
+        request = sglang_pool_tokens(self.request_tokens, page)
+        tokens = max(1, self.min_kv_tokens, self.running * request)
+        share = -(-tokens // self.parallel.dp)
+        ratio = sglang_window_ratio(
+            self.model,
+            tokens=share,
+            running=-(-self.running // self.parallel.dp),
+            request_tokens=request,
+            chunk_tokens=self.chunk_tokens,
+        )
+        held = sglang_kv_plan(
+            self.model,
+            tokens=share,
+            ratio=ratio,
+            attention_tp=self.parallel.attention_tp,
+            kv_dtype=self.kv_dtype,
+            speculative=self.speculative,
+        ).tokens
         return ServerSettings(
             max_running_requests=self.running,
-            kv_tokens=sglang_pool_tokens(tokens, sglang_page_tokens(self.model)),
+            kv_tokens=held * self.parallel.dp,
             chunk_tokens=self.chunk_tokens,
             kv_dtype=self.kv_dtype,
             speculative=self.speculative,
+            window_ratio=ratio,
         )
 
     @property
@@ -79,4 +108,5 @@ class MemoryDemand:
         """Hot experts over all layers that fit beside the rest, on one stage's GPUs without ep."""
         every = len(self.model.moe_layers) * self.model.experts
         unused = self.ledger(hot_experts=0).unused_bytes
-        return min(every, max(0, unused) // expert_share_bytes(self.model, self.parallel.expert_tp))
+        share = expert_share_bytes(self.model, self.parallel.expert_tp)
+        return min(every, max(0, unused) // (share + repacking_bytes(self.model, share)))

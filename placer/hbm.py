@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from placer.errors import BadInputError
-from placer.kv_pool import sglang_page_tokens, sglang_pool_bytes
+from placer.kv_pool import KvPlan, draft_cache_bytes, sglang_kv_plan
 from placer.model.spec import ModelSpec
 from placer.model.weights import WeightGroup, class_bytes_per_gpu
 from placer.parallelism import Parallelism
+from placer.pool import pools_bytes
+from placer.speculation import MTP_SPECULATION, Speculation
+from placer.state_slots import state_pools
 from placer.units import GIB
 
 
@@ -26,6 +29,9 @@ class ServerSettings:
         "bf16" or "fp8".
     speculative
         Whether the model's MTP layer drafts tokens: its experts are all on the GPU, and it caches too.
+    window_ratio
+        Tokens that layers with a window keep for every token of the pool (``--swa-full-tokens-ratio``); None
+        where the runtime lets them keep all.
     """
 
     max_running_requests: int
@@ -33,6 +39,12 @@ class ServerSettings:
     chunk_tokens: int
     kv_dtype: str
     speculative: bool = False
+    window_ratio: float | None = None
+
+    @property
+    def speculation(self) -> Speculation | None:
+        """How the MTP layer drafts, or None."""
+        return MTP_SPECULATION if self.speculative else None
 
 
 WEIGHT_CLASSES = ("attention", "router", "shared_experts", "dense", "embedding", "norms", "other")
@@ -42,11 +54,13 @@ LOAD_ORDER = (
     "free_memory_loss",
     *WEIGHT_CLASSES,
     "hot_experts",
+    "repacking",
     "mtp",
     "cuda_graphs",
     "activations",
     "fragmentation",
     "runtime_staging",
+    "request_table",
     "request_state",
     "kv_pool",
 )
@@ -76,7 +90,7 @@ class HbmLedger:
     @property
     def weights_bytes(self) -> int:
         """Bytes of the model's weights, without the MTP layer, which is loaded after the KV pool is sized."""
-        return sum(self.lines[name] for name in ("hot_experts", *WEIGHT_CLASSES))
+        return sum(self.lines[name] for name in ("hot_experts", "repacking", *WEIGHT_CLASSES))
 
     @property
     def kv_bytes(self) -> int:
@@ -85,8 +99,8 @@ class HbmLedger:
 
     @property
     def reserve_bytes(self) -> int:
-        """Bytes beside weights, KV and what the driver takes: activations, graphs, fragmentation, staging."""
-        names = ("activations", "cuda_graphs", "fragmentation", "runtime_staging")
+        """Bytes beside weights, KV and what the driver takes: activations, graphs, fragmentation, tables."""
+        names = ("activations", "cuda_graphs", "fragmentation", "runtime_staging", "request_table")
         return sum(self.lines[name] for name in names)
 
     @property
@@ -149,25 +163,53 @@ def staging_bytes(model: ModelSpec, chunk_tokens: int) -> int:
     return chunk_tokens * model.hidden_size * 2
 
 
-def kv_pool_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism, layers: int) -> int:
-    """The KV pool of a GPU whose stage holds ``layers`` layers: SGLang's pages at the pool's own layout.
+def kv_plan(
+    model: ModelSpec, settings: ServerSettings, parallel: Parallelism, layers: int | None = None
+) -> KvPlan:
+    """The KV pool of a GPU whose stage holds ``layers`` layers (None: all), as SGLang allocates it.
 
-    Under data-parallel attention every group caches its own share of the tokens. Layers that cache are taken
-    as spread evenly over stages.
+    Under data-parallel attention every group caches its own share of the tokens.
     """
-    per_token = model.kv_bytes_per_token_per_gpu(parallel.attention_tp, settings.kv_dtype)
-    stage = -(-per_token * layers // model.num_layers)
-    tokens = -(-settings.kv_tokens // parallel.dp)
-    return sglang_pool_bytes(tokens, sglang_page_tokens(model), stage)
+    return sglang_kv_plan(
+        model,
+        tokens=-(-settings.kv_tokens // parallel.dp),
+        ratio=settings.window_ratio,
+        attention_tp=parallel.attention_tp,
+        kv_dtype=settings.kv_dtype,
+        layers=layers,
+        speculative=settings.speculative,
+    )
 
 
 def request_state_bytes(
     model: ModelSpec, settings: ServerSettings, parallel: Parallelism, layers: int
 ) -> int:
-    """State of running requests beside their tokens, with the one spare slot that runtimes keep."""
-    each = model.state_bytes_per_request_per_gpu(parallel.attention_tp, settings.kv_dtype)
-    slots = -(-settings.max_running_requests // parallel.dp) + 1
-    return slots * -(-each * layers // model.num_layers)
+    """Recurrent states, with the spare slots that the runtime keeps; windows are part of the KV pool."""
+    pools = state_pools(
+        model,
+        running=-(-settings.max_running_requests // parallel.dp),
+        attention_tp=parallel.attention_tp,
+        speculation=settings.speculation,
+    )
+    return -(-pools_bytes(pools) * layers // model.num_layers)
+
+
+def context_tokens(model: ModelSpec, settings: ServerSettings, parallel: Parallelism) -> int:
+    """The longest request: what positions reach, or the whole pool where that is smaller."""
+    return min(model.max_context_tokens, -(-settings.kv_tokens // parallel.dp))
+
+
+def request_table_bytes(running: int, context: int) -> int:
+    """SGLang's table of the slots that every running request's tokens are in, int32 [R, context + 4].
+
+    Drafting makes it longer, which line ``mtp`` counts. Source: sglang/srt/mem_cache/memory_pool.py
+    (ReqToTokenPool) and model_executor/model_runner_kv_cache_mixin.py (init_memory_pool).
+    """
+    return running * (context + _SPARE_CONTEXT_TOKENS) * _TABLE_ENTRY_BYTES
+
+
+_SPARE_CONTEXT_TOKENS = 4
+_TABLE_ENTRY_BYTES = 4
 
 
 def expert_share_bytes(model: ModelSpec, expert_tp: int, expert_format: str | None = None) -> int:
@@ -187,7 +229,7 @@ def hot_experts_bytes(
 
 
 def mtp_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism) -> int:
-    """The MTP layer when it drafts: its weights, all its experts included, and the cache of one layer.
+    """The MTP layer when it drafts: its weights, all its experts included, the cache of one layer, and a table.
 
     Its own copies of embedding and head count as stored; SGLang lets go of them once it shares the model's.
 
@@ -196,20 +238,43 @@ def mtp_bytes(model: ModelSpec, settings: ServerSettings, parallel: Parallelism)
     BadInputError
         When the checkpoint holds no MTP layer.
     """
-    if not settings.speculative:
+    if settings.speculation is None:
         return 0
     weights = class_bytes_per_gpu(model.weights, tp=parallel.tp, kv_heads=model.kv_heads)["mtp"]
     if not weights:
         raise BadInputError(
             f"{model.name} holds no MTP layer that could draft tokens", "leave --speculative out"
         )
-    per_token = max(
-        group.bytes_per_token(parallel.attention_tp, settings.kv_dtype) // group.layers
-        for group in model.cache
-        if group.window_tokens is None
+    cache = draft_cache_bytes(
+        model,
+        tokens=-(-settings.kv_tokens // parallel.dp),
+        ratio=settings.window_ratio,
+        attention_tp=parallel.attention_tp,
+        kv_dtype=settings.kv_dtype,
     )
-    tokens = -(-settings.kv_tokens // parallel.dp)
-    return weights + sglang_pool_bytes(tokens, sglang_page_tokens(model), per_token)
+    running = -(-settings.max_running_requests // parallel.dp)
+    return weights + cache + running * settings.speculation.draft_tokens * _TABLE_ENTRY_BYTES
+
+
+REPACKING_PERCENT = 6
+"""What DeepSeek-V4's weights grow by once SGLang has repacked them, in percent of their bytes.
+
+Read off one public server log: DeepSeek-V4-Pro on eight H200 holds 125.65 GiB where its tensors make 118.8.
+"""
+REPACKING_NOTE = (
+    f"line 'repacking' is {REPACKING_PERCENT} % of the weights, read off one public server log (DeepSeek-V4-Pro "
+    "on eight H200): SGLang repacks this model's weights after loading"
+)
+
+
+def repacks(model: ModelSpec) -> bool:
+    """Whether SGLang repacks the model's weights into a larger form after loading (DeepSeek-V4)."""
+    return any(group.tokens_per_entry > 1 for group in model.cache)
+
+
+def repacking_bytes(model: ModelSpec, weights_bytes: int) -> int:
+    """What repacking adds to ``weights_bytes``; 0 for models that are not repacked."""
+    return -(-weights_bytes * REPACKING_PERCENT // 100) if repacks(model) else 0
 
 
 _CUDA_GRAPHS_BYTES = GIB
@@ -267,17 +332,24 @@ def stage_ledgers(
         "cuda_graphs": _CUDA_GRAPHS_BYTES,
         "fragmentation": max(_FRAGMENTATION_BYTES, _RESERVE_FLOOR_BYTES - activations - _CUDA_GRAPHS_BYTES),
         "runtime_staging": staging_bytes(model, settings.chunk_tokens),
+        "request_table": request_table_bytes(
+            -(-settings.max_running_requests // parallel.dp),
+            context_tokens(model, settings, parallel),
+        ),
         "free_memory_loss": free_memory_loss_bytes(parallel.gpus) if loss_bytes is None else loss_bytes,
     }
     ledgers = []
     for stage in parallel.stage_layers(model.num_layers):
         moe_layers = sum(layer in stage for layer in model.moe_layers)
         last = stage.stop == model.num_layers
+        hot_bytes = hot_experts_bytes(model, hot_experts, parallel, moe_layers, expert_format)
+        weights = _stage_weights(model, parallel, stage)
         lines = {
-            "hot_experts": hot_experts_bytes(model, hot_experts, parallel, moe_layers, expert_format),
-            **_stage_weights(model, parallel, stage),
+            "hot_experts": hot_bytes,
+            **weights,
+            "repacking": repacking_bytes(model, hot_bytes + sum(weights.values())),
             "mtp": mtp_bytes(model, settings, parallel) if last else 0,
-            "kv_pool": kv_pool_bytes(model, settings, parallel, len(stage)),
+            "kv_pool": kv_plan(model, settings, parallel, len(stage)).total_bytes,
             "request_state": request_state_bytes(model, settings, parallel, len(stage)),
             **reserve,
         }
@@ -335,12 +407,25 @@ def _one_of_each(tables: list[WeightGroup], tp: int, kv_heads: int | None) -> in
     return max((group.bytes_per_gpu(tp, kv_heads) // group.count for group in tables), default=0)
 
 
-def mem_fraction_static(ledger: HbmLedger, *, device_bytes: int) -> float:
-    """The ``--mem-fraction-static`` that lets SGLang start: (weights + KV) / free memory after start.
+def free_memory_share(ledger: HbmLedger, *, device_bytes: int, claimed_bytes: int = 0) -> tuple[float, float]:
+    """Least and largest ``--mem-fraction-static``: what weights and KV need, and what the reserve leaves.
 
-    Rounded up to three decimals. SGLang sizes its pool as fraction·free − weights
-    (model_runner_kv_cache_mixin.py), so a smaller value refuses the plan's KV tokens. A drafting layer is
-    loaded once the pool exists and lies outside the fraction.
+    SGLang sizes its pool as fraction·free − weights (model_runner_kv_cache_mixin.py), so a smaller value
+    refuses the plan's KV tokens; a drafting layer is loaded once the pool exists and lies outside the
+    fraction. ``claimed_bytes`` is what SGLang must find free for the pool (`placer.kv_pool.KvPlan`) where that
+    is more than it allocates. Shares of what is free after start.
     """
     free = device_bytes - ledger.lines["free_memory_loss"]
-    return -(-(ledger.weights_bytes + ledger.kv_bytes) * 1000 // free) / 1000
+    kv = max(ledger.lines["kv_pool"], claimed_bytes) + ledger.lines["request_state"]
+    reserve = ledger.reserve_bytes + ledger.lines["mtp"]
+    return (ledger.weights_bytes + kv) / free, 1 - reserve / free
+
+
+def mem_fraction_static(ledger: HbmLedger, *, device_bytes: int, claimed_bytes: int = 0) -> float:
+    """The ``--mem-fraction-static`` that lets SGLang start: the least, rounded up to three decimals.
+
+    Arguments as for `free_memory_share`.
+    """
+    free = device_bytes - ledger.lines["free_memory_loss"]
+    kv = max(ledger.lines["kv_pool"], claimed_bytes) + ledger.lines["request_state"]
+    return -(-(ledger.weights_bytes + kv) * 1000 // free) / 1000

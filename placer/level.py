@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import HbmLedger, ServerSettings
+from placer.kv_pool import check_kv_settings, holds_kv_dtype, sglang_page_tokens, sglang_pool_tokens
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 from placer.remedy import remedies
@@ -98,6 +99,9 @@ def levels(
             f"--chunk {chunk_tokens} is smaller than a decode step of {min(running)} running requests",
             "kt-kernel refuses that: raise --chunk or lower --max-running",
         )
+    check_kv_settings(model, chunk_tokens=chunk_tokens or 0, kv_dtype=kv_dtypes[-1], flag="--chunk")
+    kv_dtypes = tuple(dtype for dtype in kv_dtypes if holds_kv_dtype(model, dtype))
+    page = sglang_page_tokens(model)
     tried = [
         MemoryDemand(
             model=model,
@@ -116,7 +120,9 @@ def levels(
         for dtype in kv_dtypes
         for requests in running
         for chunk in (
-            chunk_grid(workload.prompt_tokens, requests) if chunk_tokens is None else (chunk_tokens,)
+            (sglang_pool_tokens(chunk, page) for chunk in chunk_grid(workload.prompt_tokens, requests))
+            if chunk_tokens is None
+            else (chunk_tokens,)
         )
         if chunk >= requests
     ]

@@ -5,11 +5,12 @@ from typing import Any
 
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
-from placer.hbm import HbmLedger, mem_fraction_static
+from placer.hbm import REPACKING_NOTE, HbmLedger, kv_plan, mem_fraction_static, repacks
 from placer.host import HostLedger, host_ledger
-from placer.kv_pool import sglang_window_note, vllm_kv_cache_memory_bytes
+from placer.kv_pool import KvPlan, check_kv_settings, vllm_kv_cache_memory_bytes
 from placer.remedy import largest, remedies
 from placer.runtime_reserve import sglang_default_fraction, sglang_profiled_tokens, sglang_reserve_bytes
+from placer.state_slots import state_slots
 
 PLAN_FLAGS = {
     "kv_tokens": "--kv-tokens",
@@ -47,7 +48,12 @@ def memory_plan_document(
     host = host_ledger(model, cpu_method=cpu_method, chunk_tokens=demand.chunk_tokens, numa_nodes=numa_nodes)
     most = largest(0, model.experts, lambda count: replace(demand, hot_per_layer=count).fits)
     free = device_bytes - ledger.lines["free_memory_loss"]
-    fraction = mem_fraction_static(ledger, device_bytes=device_bytes) if free > 0 else None
+    pool = kv_plan(model, demand.settings, demand.parallel)
+    fraction = (
+        mem_fraction_static(ledger, device_bytes=device_bytes, claimed_bytes=pool.claimed_bytes)
+        if free > 0
+        else None
+    )
     null_reasons = {}
     if fraction is None or fraction >= 1:
         fraction = None
@@ -70,7 +76,7 @@ def memory_plan_document(
             for remedy in remedies(demand, PLAN_FLAGS)
         ],
         "parallelism": {**asdict(demand.parallel), "gpus": demand.parallel.gpus},
-        "settings": asdict(demand.settings),
+        "settings": {**asdict(demand.settings), **_kv_flags(demand, pool)},
         "hbm": {
             "budget_bytes_per_gpu": demand.budget_bytes,
             "device_bytes": device_bytes,
@@ -88,6 +94,16 @@ def memory_plan_document(
     }
 
 
+def _kv_flags(demand: MemoryDemand, pool: KvPlan) -> dict[str, Any]:
+    """What SGLang must be told for the pool, per data-parallel group; None where it reads no such flag."""
+    slots = state_slots(demand.model, -(-demand.running // demand.parallel.dp), demand.settings.speculation)
+    return {
+        "max_total_tokens": pool.max_total_tokens,
+        "page_tokens": pool.page_tokens,
+        "max_mamba_cache_size": slots or None,
+    }
+
+
 def _check(demand: MemoryDemand) -> None:
     if not 0 <= demand.hot_per_layer <= demand.model.experts:
         raise BadInputError(
@@ -99,6 +115,9 @@ def _check(demand: MemoryDemand) -> None:
             f"--chunk {demand.chunk_tokens} is smaller than a decode step of {demand.running} running requests",
             "kt-kernel refuses that: raise --chunk or lower --running",
         )
+    check_kv_settings(
+        demand.model, chunk_tokens=demand.chunk_tokens, kv_dtype=demand.kv_dtype, flag="--chunk"
+    )
     demand.parallel.check(demand.model)
 
 
@@ -119,13 +138,16 @@ def _reserves(
     token_bytes = demand.model.kv_bytes_per_token_per_gpu(parallel.attention_tp, settings.kv_dtype)
     stage = max(map(len, parallel.stage_layers(demand.model.num_layers)))
     token_bytes = -(-token_bytes * stage // demand.model.num_layers)
-    tokens = sglang_profiled_tokens(
+    pool = kv_plan(demand.model, settings, parallel, stage)
+    flag = sglang_profiled_tokens(
         fraction,
         free_bytes=free_bytes,
         weights_bytes=ledger.weights_bytes,
         state_bytes=ledger.lines["request_state"],
-        token_bytes=token_bytes,
+        token_bytes=-(-pool.claimed_bytes // pool.max_total_tokens),
     )
+    # Where windowed layers keep a share of the tokens, more of them fit than the flag counts.
+    tokens = flag * pool.tokens // pool.max_total_tokens
     return {
         "placer_bytes": ledger.reserve_bytes,
         "sglang": {
@@ -170,10 +192,6 @@ def _notes(demand: MemoryDemand) -> list[str]:
             "vLLM sizes the pool of layers with a window or a state by its own rule: its flag here counts the "
             "layers that cache every token"
         )
-    note = sglang_window_note(
-        demand.model,
-        attention_tp=demand.parallel.attention_tp,
-        kv_tokens=demand.settings.kv_tokens,
-        kv_dtype=demand.kv_dtype,
-    )
-    return [*notes, note] if note else notes
+    if repacks(demand.model):
+        notes.append(REPACKING_NOTE)
+    return notes

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from placer.contradiction import contradictions
 from placer.document import read_document
 from placer.errors import BadInputError
 from placer.output import write_text
@@ -76,7 +77,6 @@ class PlacementDocument(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self._check_hot()
         self._check_layer_times("predicted", self.predicted)
         for name, figures in self.baselines.items():
             self._check_layer_times(f"baselines.{name}", figures)
@@ -85,22 +85,9 @@ class PlacementDocument(Section):
             for name, entry in self.hardware.items():
                 if isinstance(entry, Mapping) and not entry.get("provenance"):
                     raise ValueError(f"hardware.{name}: says no provenance")
-        if self.model.top_k > self.model.experts:
-            raise ValueError(f"model.top_k: {self.model.top_k} is more than the {self.model.experts} experts")
+        for contradiction in contradictions(self):
+            raise ValueError(contradiction)
         return self
-
-    def _check_hot(self) -> None:
-        layers, experts = {str(layer) for layer in self.model.layers}, self.model.experts
-        for layer, ids in self.hot.items():
-            if layer not in layers:
-                raise ValueError(f"hot.{layer}: is not one of model.layers")
-            if out := [expert for expert in ids if not 0 <= expert < experts]:
-                raise ValueError(f"hot.{layer}: expert {out[0]} is not in 0 to {experts - 1}")
-            if len(set(ids)) != len(ids):
-                raise ValueError(f"hot.{layer}: names an expert twice")
-        named = sum(len(ids) for ids in self.hot.values())
-        if named != self.hot_total:
-            raise ValueError(f"hot_total: is {self.hot_total:,}, but hot names {named:,} experts")
 
     def _check_layer_times(self, path: str, figures: Figures) -> None:
         times = figures.per_layer_ms

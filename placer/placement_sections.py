@@ -14,6 +14,10 @@ from pydantic import (
     model_validator,
 )
 
+from placer.hbm import LOAD_ORDER
+from placer.pool import Pool
+from placer.speculation import Speculation
+
 CpuMethod = Literal["RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch"]
 """How the CPU kernel keeps and multiplies cold experts; what ``--kt-method`` names, or torch's own kernel."""
 
@@ -45,6 +49,7 @@ class PlacedModel(Section):
     layers: tuple[int, ...] = Field(min_length=1)
     experts: int = Field(ge=1, le=65_534)
     top_k: int = Field(ge=1)
+    hidden_size: int | None = Field(default=None, ge=1)
 
     @field_validator("layers")
     @classmethod
@@ -71,10 +76,20 @@ class PlannedWorkload(Section):
 
 
 class HbmSection(Section):
-    """Bytes of one GPU by purpose; the lines sum to the budget exactly, ``unused`` included."""
+    """Bytes of one GPU by purpose; the lines sum to the budget exactly, ``unused`` included.
+
+    ``device_bytes`` is what a process can use of the GPU, ``expert_bytes`` a whole expert on the GPU.
+    """
 
     budget_bytes_per_gpu: int = Field(gt=0)
     ledger: dict[str, int]
+    device_bytes: int | None = Field(default=None, gt=0)
+    expert_bytes: int | None = Field(default=None, gt=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the ledger has every line that placer writes."""
+        return set(LOAD_ORDER) <= set(self.ledger)
 
     @model_validator(mode="after")
     def _closed(self) -> Self:
@@ -87,9 +102,10 @@ class HbmSection(Section):
 
 
 class HostSection(Section):
-    """Bytes of host memory by purpose."""
+    """Bytes of host memory by purpose, and their sum."""
 
     ledger: dict[str, int]
+    total_bytes: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _not_negative(self) -> Self:
@@ -98,7 +114,13 @@ class HostSection(Section):
 
 
 class KvSection(Section):
-    """The KV pool and the server settings decided with it; ``tokens`` is the pool's capacity."""
+    """The KV pool and the server settings decided with it; ``tokens`` is the pool's capacity.
+
+    ``pools`` and ``states`` are the factors of the ledger's lines kv_pool and request_state.
+    ``max_total_tokens`` is the flag that makes them: ``tokens``, or fewer where layers with a window keep only
+    ``swa_full_tokens_ratio`` of them. ``claimed_bytes`` is what the runtime must find free for it,
+    ``context_length`` the longest request that it takes.
+    """
 
     dtype: Literal["bf16", "fp8"]
     bytes_per_token_per_gpu: int = Field(ge=0)
@@ -106,6 +128,15 @@ class KvSection(Section):
     max_running_requests: int = Field(ge=1, le=65_536)
     chunked_prefill_size: int = Field(ge=1)
     cuda_graph_max_bs: int = Field(ge=1, le=65_536)
+    context_length: int | None = Field(default=None, ge=1)
+    page_tokens: int | None = Field(default=None, ge=1)
+    max_total_tokens: int | None = Field(default=None, ge=1)
+    claimed_bytes: int | None = Field(default=None, ge=0)
+    swa_full_tokens_ratio: float | None = Field(default=None, gt=0, le=1)
+    max_mamba_cache_size: int | None = Field(default=None, ge=1)
+    pools: tuple[Pool, ...] | None = Field(default=None, min_length=1)
+    states: tuple[Pool, ...] | None = Field(default=None, min_length=1)
+    speculation: Speculation | None = None
 
 
 class Spread(Section):

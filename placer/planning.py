@@ -9,11 +9,10 @@ import numpy as np
 
 from placer import __version__
 from placer.errors import BadInputError
-from placer.hbm import ServerSettings, hbm_ledger, mem_fraction_static
+from placer.hbm import REPACKING_NOTE, ServerSettings, repacks
 from placer.host import HostLedger, check_host_memory, host_ledger
-from placer.kv_pool import sglang_window_note
+from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
-from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.profile import Profile, check_profile_matches
@@ -25,8 +24,8 @@ from placer.verdict import placement_verdict
 
 SCHEMA = "placer.placement/1"
 SPECULATIVE_NOTE = (
-    "room is kept for the MTP layer with all its experts and its cache: start the server with its own "
-    "speculative-decoding flags; predicted times are without drafting"
+    "room is kept for the MTP layer with all its experts and its cache, and the export starts the server "
+    "drafting with it; predicted times are without drafting"
 )
 DOUBTFUL_MAPE = 0.10
 """Held-out error of the cold side above which a plan says that its times are doubtful."""
@@ -91,14 +90,6 @@ def placement_document(
     """The document of DESIGN's contract ``placer.placement/1`` for a solve."""
     tp, settings, workload = request.tp, solved.level.settings, request.workload
     hot_total = int(solved.hot.sum())
-    ledger = hbm_ledger(
-        model,
-        parallel=Parallelism(tp),
-        budget_bytes=request.budget_bytes,
-        settings=settings,
-        hot_experts=hot_total,
-        loss_bytes=request.loss_bytes,
-    )
     null_reasons: dict[str, str] = {}
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -111,6 +102,7 @@ def placement_document(
             "layers": list(model.moe_layers),
             "experts": model.experts,
             "top_k": model.top_k,
+            "hidden_size": model.hidden_size,
             "config": model.config,
         },
         "hardware": profile.hardware(),
@@ -121,16 +113,16 @@ def placement_document(
             "slo": {"tpot_ms": workload.slo_tpot_ms, "ttft_ms": workload.slo_ttft_ms},
         },
         "tp": tp,
-        "hbm": {"budget_bytes_per_gpu": request.budget_bytes, "ledger": ledger.lines},
-        "host": {"ledger": host.lines},
-        "kv": {
-            "dtype": settings.kv_dtype,
-            "bytes_per_token_per_gpu": model.kv_bytes_per_token_per_gpu(tp, settings.kv_dtype),
-            "tokens": settings.kv_tokens,
-            "max_running_requests": settings.max_running_requests,
-            "chunked_prefill_size": settings.chunk_tokens,
-            "cuda_graph_max_bs": settings.max_running_requests,
-        },
+        **memory_sections(
+            model,
+            settings=settings,
+            tp=tp,
+            hot_experts=hot_total,
+            budget_bytes=request.budget_bytes,
+            device_bytes=profile.gpu.usable_bytes,
+            host=host,
+            loss_bytes=request.loss_bytes,
+        ),
         "cpu_method": profile.cpu.method,
         "hot": {
             str(layer): _hottest_first(solved.hot[row], solved.priority[row])
@@ -160,12 +152,11 @@ def placement_document(
             "seconds": round(solved.seconds, 3),
             "levels": {"solved": solved.levels_solved, "total": solved.levels_total},
         },
-        "mem_fraction_static": mem_fraction_static(ledger, device_bytes=profile.gpu.usable_bytes),
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
         "sensitivity": _sensitivity(model, solved, null_reasons),
-        "notes": [*_fit_warnings(profile), *solved.notes, *_memory_notes(model, settings, tp)],
+        "notes": [*_fit_warnings(profile), *solved.notes, *_memory_notes(model, settings)],
     }
     for path, value in (
         ("workload.slo.tpot_ms", workload.slo_tpot_ms),
@@ -238,11 +229,11 @@ def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _memory_notes(model: ModelSpec, settings: ServerSettings, tp: int) -> list[str]:
-    window = sglang_window_note(
-        model, attention_tp=tp, kv_tokens=settings.kv_tokens, kv_dtype=settings.kv_dtype
-    )
-    return [*((window,) if window else ()), *((SPECULATIVE_NOTE,) if settings.speculative else ())]
+def _memory_notes(model: ModelSpec, settings: ServerSettings) -> list[str]:
+    return [
+        *((REPACKING_NOTE,) if repacks(model) else ()),
+        *((SPECULATIVE_NOTE,) if settings.speculative else ()),
+    ]
 
 
 def _fit_warnings(profile: Profile) -> list[str]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
+from placer.kv_pool import sglang_page_tokens
 from placer.units import GIB
 
 _MAX_GPUS = 64
 _CHUNK_STEP = 64
-"""Chunks are advised in this many tokens; every runtime's page size divides it or is divided by it."""
+"""Chunks are advised in this many tokens, or in whole pages where those are larger."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,17 @@ def _running(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
 
 def _chunk_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     # kt-kernel refuses a decode step larger than the chunk.
-    low = -(-max(demand.running, 1) // _CHUNK_STEP)
+    step = max(_CHUNK_STEP, sglang_page_tokens(demand.model))
+    low = -(-max(demand.running, 1) // step)
     # No prompt is longer than the context.
-    high = max(low, demand.model.max_context_tokens // _CHUNK_STEP)
+    high = max(low, demand.model.max_context_tokens // step)
     steps = largest(
         low,
-        min(high, (demand.chunk_tokens - 1) // _CHUNK_STEP),
-        lambda steps: replace(demand, chunk_tokens=steps * _CHUNK_STEP).fits,
+        min(high, (demand.chunk_tokens - 1) // step),
+        lambda steps: replace(demand, chunk_tokens=steps * step).fits,
     )
     if steps is not None:
-        chunk = steps * _CHUNK_STEP
+        chunk = steps * step
         yield Remedy(
             "chunk_tokens", chunk, f"{flag} of at most {chunk:,}", replace(demand, chunk_tokens=chunk)
         )

@@ -24,6 +24,9 @@ def placement_dict(
     hot: Mapping[int, Sequence[int]], *, layers: Sequence[int], experts: int, top_k: int = 2, **changes: Any
 ) -> dict[str, Any]:
     """A valid document as plain JSON values; ``changes`` replace top-level fields."""
+    hot_bytes = 60 if any(hot.values()) else 0
+    # 5,120 tokens of 64 bytes and one more, which padded tokens write to.
+    ledger = {"hot_experts": hot_bytes, "kv_pool": 5121 * 64, "unused": 10}
     document = {
         "schema": "placer.placement/1",
         "placer_version": "0.1.0",
@@ -47,7 +50,7 @@ def placement_dict(
             "slo": {"tpot_ms": 50.0, "ttft_ms": None},
         },
         "tp": 1,
-        "hbm": {"budget_bytes_per_gpu": 100, "ledger": {"hot_experts": 60, "kv_pool": 30, "unused": 10}},
+        "hbm": {"budget_bytes_per_gpu": sum(ledger.values()), "ledger": ledger},
         "host": {"ledger": {"experts": 1000, "staging": 24}},
         "kv": {
             "dtype": "bf16",

@@ -6,15 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_model import GPT_OSS_20B
-from test_remedy import model_of
 from tiny_model import tiny_model
 
 from placer.kv_pool import (
     sglang_page_tokens,
     sglang_pool_bytes,
     sglang_pool_tokens,
-    sglang_window_note,
     vllm_kv_cache_memory_bytes,
 )
 
@@ -56,12 +53,3 @@ def test_sparse_and_compressed_caches_have_larger_pages(
 ) -> None:
     model = tiny_model(tmp_path)
     assert sglang_page_tokens(replace(model, config={**model.config, **fields})) == page
-
-
-def test_windowed_layers_take_a_share_of_sglangs_pool(tmp_path: Path) -> None:
-    assert sglang_window_note(tiny_model(tmp_path), attention_tp=1, kv_tokens=16, kv_dtype="bf16") is None
-    gpt_oss = model_of(tmp_path, GPT_OSS_20B)
-    # 24,576 B per token in the twelve whole layers and as many in the twelve with a window.
-    note = sglang_window_note(gpt_oss, attention_tp=1, kv_tokens=2**16, kv_dtype="bf16")
-    assert note is not None
-    assert "allocates 3.00 GiB" in note

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from family_configs import DEEPSEEK_V4_FLASH, QWEN3_NEXT_80B
 from rich.console import Console
 from test_model import DEEPSEEK_V3, GPT_OSS_20B, QWEN3_CODER_480B
 from test_remedy import model_of, on_h100
@@ -131,8 +132,37 @@ def test_what_a_window_costs_is_noted_for_vllm(tmp_path_factory: pytest.TempPath
     gpt_oss = model_of(tmp_path_factory.mktemp("oss"), GPT_OSS_20B)
     plan = document(on_h100(gpt_oss, hot=32, tokens=40_960, parallel=Parallelism()))
     assert any("vLLM" in note for note in plan["notes"])
-    # 64 requests and a spare slot, 3 MiB of windows each.
-    assert plan["hbm"]["ledger"]["request_state"] == 65 * 3 * 2**20
+    # Requests of unknown length may fill the pool with windows: 24,576 B a token in the twelve whole layers and
+    # as many in the twelve with a window, and a token more in each pool.
+    assert plan["settings"]["window_ratio"] == 1.0
+    assert plan["settings"]["max_total_tokens"] == plan["settings"]["kv_tokens"] == 40_960
+    assert plan["hbm"]["ledger"]["kv_pool"] == 40_961 * 49_152
+    assert plan["hbm"]["ledger"]["request_state"] == 0
+    assert "--swa-full-tokens-ratio 1.0" in printed(plan, 32)
+
+
+def test_recurrent_states_take_three_slots_a_request(tmp_path_factory: pytest.TempPathFactory) -> None:
+    qwen = model_of(tmp_path_factory.mktemp("qwen"), QWEN3_NEXT_80B)
+    plan = document(on_h100(qwen, hot=1, tokens=40_960, parallel=Parallelism()))
+    assert plan["settings"]["max_mamba_cache_size"] == 3 * 64
+    assert "--max-mamba-cache-size 192" in printed(plan, 512)
+
+
+def test_a_compressed_cache_is_fp8_in_pages_of_256(tmp_path_factory: pytest.TempPathFactory) -> None:
+    v4 = model_of(tmp_path_factory.mktemp("v4"), DEEPSEEK_V4_FLASH)
+    demand = replace(
+        on_h100(v4, hot=1, tokens=40_960, parallel=Parallelism(4)),
+        kv_dtype="fp8",
+        running=4,
+        chunk_tokens=2048,
+    )
+    plan = document(demand)
+    assert plan["settings"]["page_tokens"] == 256
+    assert any("'repacking' is 6 %" in note for note in plan["notes"])
+    with pytest.raises(BadInputError, match=r"compressed cache of .* in FP8 only"):
+        document(replace(demand, kv_dtype="bf16"))
+    with pytest.raises(BadInputError, match="--chunk 2049 is not a whole number of pages"):
+        document(replace(demand, chunk_tokens=2049))
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ FAULTS: dict[str, tuple[Callable[[Document], None], str]] = {
     "dense layer": (put([0], "hot", "2"), "hot.2: is not one of model.layers"),
     "layer as written otherwise": (put([0], "hot", "01"), "hot.01"),
     "total": (put(4, "hot_total"), "hot_total: is 4, but hot names 3"),
-    "ledger does not close": (put(11, "hbm", "ledger", "unused"), "hbm.ledger: lines sum to 101 bytes"),
+    "ledger does not close": (put(11, "hbm", "ledger", "unused"), "hbm.ledger: lines sum to 327,815 bytes"),
     "ledger below zero": (
         put({"hot_experts": 110, "unused": -10}, "hbm", "ledger"),
         "hbm.ledger.unused: -10 bytes is negative",

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import family_configs
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from placements import FP8, placement
+from planned import planned
 from sglang_kt_source import (
     config_merger,
     definitions,
@@ -23,13 +25,17 @@ from sglang_kt_source import (
     server_parser,
     source,
 )
+from test_remedy import model_of
 
 from placer.baselines import BASELINES
 from placer.errors import BadInputError
-from placer.export.kt_flags import LEFT_UNSET, captured_batches, longest_context
+from placer.export.kt_drafting import DRAFTING_ARCHITECTURES
+from placer.export.kt_flags import LEFT_UNSET, captured_batches, longest_context, render_config, server_flags
 from placer.export.kt_ranking import cut_ratio, ranked_counts
 from placer.export.kt_selection import kt_layout, select_hot
 from placer.export.sglang_kt import export_sglang_kt
+from placer.speculation import MTP_SPECULATION
+from placer.window_pool import RUNTIME_DEFAULT_RATIO
 
 pytestmark = pytest.mark.runtime
 
@@ -313,3 +319,45 @@ def test_what_we_refuse_stops_the_runtime(tmp_path: Path) -> None:
             kt_layout(config)
         with pytest.raises((ZeroDivisionError, TypeError)):
             runtime_mask(config, tmp_path / "counts.pt", kt_gpu_experts_ratio=0.5)
+
+
+def test_the_runtime_makes_a_draft_of_the_architectures_that_are_exported() -> None:
+    config_class = definitions(
+        "srt/configs/model_config.py", {"ModelConfig"}, {"ModelImpl": SimpleNamespace(AUTO="auto")}
+    )["ModelConfig"]
+    loader = source("srt/utils/hf_transformers_utils.py").read_text(encoding="utf-8")
+    for architecture in DRAFTING_ARCHITECTURES:
+        # The runtime loads DeepSeek-V3.2 as DeepSeek-V3.
+        read = architecture.replace("V32", "V3")
+        assert f'"{read}"' in loader or read == architecture
+        model = SimpleNamespace(is_draft_model=True, hf_config=SimpleNamespace(architectures=[read]))
+        config_class._config_draft_model(model)
+        assert model.hf_config.architectures[0] != read
+        model = SimpleNamespace(is_draft_model=False, hf_config=SimpleNamespace(architectures=[read]))
+        config_class._config_draft_model(model)
+        assert model.hf_config.architectures[0] == read
+
+
+@pytest.mark.parametrize("name", ["MIMO_V2_FLASH", "QWEN3_NEXT_80B", "DEEPSEEK_V4_FLASH"])
+def test_the_runtime_parses_the_flags_of_every_pool(tmp_path: Path, server: ModuleType, name: str) -> None:
+    config = getattr(family_configs, name)
+    drafting = name == "QWEN3_NEXT_80B"
+    document = planned(model_of(tmp_path, config), speculative=drafting)
+    flags = server_flags(
+        document, config, ratio=0.5, mem_fraction_static=0.5, model_path="/m", kt_weight_path="/w"
+    )
+    (tmp_path / "config.yaml").write_text(render_config(flags))
+    parser = server_parser(server)
+    merged = config_merger(parser)(["--config", str(tmp_path / "config.yaml")])
+    parsed = vars(parser.parse_args(merged))
+    for flag in flags:
+        if flag.name.startswith(("swa", "max-mamba", "speculative", "page", "max-total")):
+            assert parsed[flag.name.replace("-", "_")] == flag.value, flag.name
+    assert server.ServerArgs.swa_full_tokens_ratio == RUNTIME_DEFAULT_RATIO
+    default = server.auto_choose_speculative_params(
+        SimpleNamespace(
+            get_model_config=lambda: SimpleNamespace(hf_config=SimpleNamespace(architectures=["Any"])),
+            speculative_algorithm="EAGLE",
+        )
+    )
+    assert default == (MTP_SPECULATION.steps, MTP_SPECULATION.branches, MTP_SPECULATION.draft_tokens)

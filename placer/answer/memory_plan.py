@@ -72,13 +72,23 @@ def _runtime_lines(plan: dict[str, Any]) -> str:
     return (
         f"weights {gib(hbm['weights_bytes'])} and KV {gib(hbm['kv_bytes'])} leave {gib(hbm['left_bytes'])} of the "
         f"{gib(hbm['free_bytes_after_start'])} free after start\n"
-        f"SGLang: {flags}--max-total-tokens {settings['kv_tokens']} "
-        f"--chunked-prefill-size {settings['chunk_tokens']}\n"
+        f"SGLang: {flags}--max-total-tokens {settings['max_total_tokens']} "
+        f"--chunked-prefill-size {settings['chunk_tokens']}{_pool_flags(settings)}\n"
         f"  by default it would keep {gib(sglang['reserve_bytes'])} free{share} and hold "
         f"{sglang['kv_tokens']:,} tokens: {enough}\n"
         f"  placer keeps {gib(reserve['placer_bytes'])} for activations, graphs, fragmentation and staging\n"
         f"vLLM: --kv-cache-memory-bytes {reserve['vllm']['kv_cache_memory_bytes']}"
     )
+
+
+def _pool_flags(settings: dict[str, Any]) -> str:
+    """Flags that only some models' pools need."""
+    flags = {
+        "page-size": None if settings["page_tokens"] == 1 else settings["page_tokens"],
+        "swa-full-tokens-ratio": settings["window_ratio"],
+        "max-mamba-cache-size": settings["max_mamba_cache_size"],
+    }
+    return "".join(f"\n  --{name} {value}" for name, value in flags.items() if value is not None)
 
 
 def _host_line(plan: dict[str, Any]) -> str:

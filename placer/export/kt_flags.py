@@ -4,12 +4,14 @@ Names, value forms and defaults are those of sglang/srt/server_args.py in sglang
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from placer.errors import BadInputError
+from placer.export.flag import Flag
+from placer.export.kt_drafting import drafting_flags
+from placer.export.kt_pools import pool_flags
 from placer.export.kt_selection import RUNTIME, unwrapped
 from placer.placement import PlacementDocument
 
@@ -35,15 +37,6 @@ LEFT_UNSET = {
     "kt-max-deferred-experts-per-token": "it postpones experts by a layer, which changes the outputs",
 }
 """Flags that must stay unset for the plan to hold, and why."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """One server flag (``name`` without dashes), its value and what it does for the plan."""
-
-    name: str
-    value: str | int | float | bool | tuple[int, ...]
-    why: str
 
 
 def server_flags(
@@ -72,12 +65,6 @@ def server_flags(
         raise BadInputError(
             f"mem_fraction_static is {mem_fraction_static:g}; {RUNTIME} takes a share between 0 and 1",
             "plan with an --hbm-budget below the whole GPU",
-        )
-    if kv.max_running_requests > kv.chunked_prefill_size:
-        raise BadInputError(
-            f"{kv.max_running_requests} running requests exceed the prefill chunk of "
-            f"{kv.chunked_prefill_size} tokens: kt-kernel refuses a decode step larger than the chunk",
-            "solve again with a lower --max-running",
         )
     paths = [
         Flag(
@@ -113,11 +100,7 @@ def server_flags(
             mem_fraction_static,
             "Share of the GPU for weights and KV: enough for the plan's pool, the rest for activations.",
         ),
-        Flag(
-            "max-total-tokens",
-            kv.tokens,
-            "KV capacity. The runtime's own estimate can be several times too high for MLA models.",
-        ),
+        *pool_flags(placement, config),
         Flag("max-running-requests", kv.max_running_requests, "Requests that decode together."),
         Flag("chunked-prefill-size", kv.chunked_prefill_size, "Prefill chunk; also the largest CPU batch."),
         Flag("cuda-graph-max-bs", kv.cuda_graph_max_bs, "Largest decode batch that runs as a CUDA graph."),
@@ -128,11 +111,28 @@ def server_flags(
         ),
         Flag("kv-cache-dtype", KV_DTYPES[kv.dtype], "Precision that the KV bytes are counted in."),
     ]
-    if (context_tokens := longest_context(config)) is not None:
-        limit = min(context_tokens, kv.tokens)
+    plan += drafting_flags(placement, config)
+    lengths = (longest_context(config), kv.context_length)
+    if any(lengths):
+        limit = min(*(length for length in lengths if length), kv.tokens)
+        request = placement.workload.prompt_tokens + placement.workload.output_tokens
+        if limit < request:
+            raise BadInputError(
+                f"config.json: its context of {limit:,} tokens is shorter than the requests that were planned for, "
+                f"{request:,} tokens (workload.prompt_tokens + output_tokens)",
+                "give the config.json of the model that was planned for",
+            )
         why = "Longest request; the per-request token table is this long, so an unused length costs memory."
         plan.append(Flag("context-length", limit, why))
     return (*(flag for flag in paths if flag is not None), *plan)
+
+
+def left_unset(placement: PlacementDocument) -> dict[str, str]:
+    """Flags that must stay unset for the plan to hold, and why."""
+    if placement.kv.speculation is not None:
+        return LEFT_UNSET
+    why = "the plan keeps no memory for a draft, and its times are without one"
+    return {**LEFT_UNSET, "speculative-algorithm": why}
 
 
 def recording_flags(top_k: int) -> tuple[Flag, ...]:

@@ -16,6 +16,7 @@ CHECKED_FIELDS = (
     "moe_layer_freq",
     "num_hash_layers",
     "hidden_size",
+    "moe_intermediate_size",
 )
 """Fields of config.json in which a checkpoint must agree with the one that was planned for."""
 

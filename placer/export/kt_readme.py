@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from placer.export.kt_flags import COUNTS_FILE, LEFT_UNSET, Flag
+from placer.export.flag import Flag
+from placer.export.kt_flags import COUNTS_FILE, left_unset
 from placer.export.kt_selection import RUNTIME, KtLayout
+from placer.hbm import HbmLedger, free_memory_share
 from placer.placement import PlacementDocument
 from placer.units import gib
 
@@ -55,6 +57,10 @@ def render_readme(
         "",
         *_counts_table(hot),
         "",
+        f"It must also say `max_total_num_tokens={placement.kv.tokens}` and "
+        f"`max_running_requests={placement.kv.max_running_requests}`. Smaller numbers mean that less memory was "
+        f"free than planned: {_cure(placement)}.",
+        "",
         "## Files",
         "",
         "| file | what |",
@@ -76,12 +82,26 @@ def render_readme(
         "",
         "Left unset, and to be left so:",
         "",
-        *(f"- `--{name}`: {why}" for name, why in LEFT_UNSET.items()),
+        *(f"- `--{name}`: {why}" for name, why in left_unset(placement).items()),
         "- `kt run` sets several of these; start with launch.sh instead",
     ]
     if notes:
         parts += ["", "## Notes", "", *(f"- {note}" for note in notes)]
     return "\n".join(parts) + "\n"
+
+
+def _cure(placement: PlacementDocument) -> str:
+    """What to do when the pool came out too small; a larger fraction costs nothing, as the tokens are capped."""
+    if placement.hbm.device_bytes is None or not placement.hbm.is_complete:
+        return "raise `--mem-fraction-static`, or solve again with a smaller budget"
+    _, most = free_memory_share(
+        HbmLedger(placement.hbm.budget_bytes_per_gpu, placement.hbm.ledger),
+        device_bytes=placement.hbm.device_bytes,
+    )
+    return (
+        f"raise `--mem-fraction-static`, to {int(most * 1000) / 1000:g} at most, or solve again with a smaller "
+        "budget"
+    )
 
 
 _PATHS = ("model-path", "kt-weight-path")
