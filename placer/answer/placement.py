@@ -10,7 +10,7 @@ from rich.text import Text
 from placer.answer.console import command, sparkline
 from placer.answer.visible import all_visible, visible
 from placer.placement import PlacementDocument
-from placer.placement_sections import FrontierSection, SensitivitySection
+from placer.placement_sections import FrontierSection, KvSection, SensitivitySection
 from placer.units import figure, gib, signed_percent
 
 _SPARKLINE_WIDTH = 62
@@ -43,10 +43,11 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         command(
             "settings:",
             [
-                f"--max-total-tokens {kv.tokens}",
+                f"--max-total-tokens {kv.max_total_tokens or kv.tokens}",
                 f"--max-running-requests {kv.max_running_requests}",
                 f"--chunked-prefill-size {kv.chunked_prefill_size}",
                 f"--kv-cache-dtype {kv.dtype}",
+                *_pool_flags(kv),
             ],
         )
     )
@@ -64,6 +65,16 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
             )
         )
     return Group(*parts)
+
+
+def _pool_flags(kv: KvSection) -> list[str]:
+    """Flags that only some models' pools need."""
+    flags = {
+        "page-size": None if kv.page_tokens == 1 else kv.page_tokens,
+        "swa-full-tokens-ratio": kv.swa_full_tokens_ratio,
+        "max-mamba-cache-size": kv.max_mamba_cache_size,
+    }
+    return [f"--{name} {value}" for name, value in flags.items() if value is not None]
 
 
 def _verdict_sentence(document: PlacementDocument) -> str:
