@@ -246,7 +246,7 @@ def trace_info_command(
     """Say what a trace is worth: skew against the uniform null, reuse, domains."""
     from placer.answer.trace import trace_answer
     from placer.profiler.trace.file import read_trace
-    from placer.profiler.trace.statistics import trace_info
+    from placer.profiler.trace.info import trace_info
 
     document = trace_info(read_trace(trace))
     if json_output:

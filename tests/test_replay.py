@@ -1,6 +1,7 @@
 """Replay: what each step asks of every expert is what its tokens chose."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from small_traces import count_trace, count_traces, token_trace, token_traces
 
 from placer.errors import BadInputError
 from placer.profiler.independence import independent_rows
-from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.replay import SAMPLED, replay_decode, replay_mixed, replay_prefill
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.importing import import_trace
 from placer.profiler.trace.selection import inclusion_share, selection_share
@@ -128,6 +129,27 @@ def test_a_trace_with_prompts_uses_them_alone() -> None:
     assert steps.rows[:, 0].tolist() == [[3, 0], [3, 0]]
     assert steps.approximate is not None
     assert "repeats" in steps.approximate
+
+
+def test_a_mixed_step_holds_a_token_of_each_running_request_and_a_chunk() -> None:
+    # Tokens 0 to 5 are prompts, 6 to 9 outputs; token number t chooses expert t alone.
+    trace = one_expert_per_token(tokens=[6, 4])
+    trace = replace(trace, phase=np.array([Phase.PREFILL] * 6 + [Phase.DECODE] * 4, dtype=np.uint8))
+    steps = replay_mixed(trace, 2, 3, 8, seed=0)
+    assert steps.kind is StepKind.MIXED
+    assert steps.tokens.tolist() == [5] * 8
+    assert (steps.rows[:, 0, :6].sum(axis=1) == 3).all()
+    assert (steps.rows[:, 0, 6:].sum(axis=1) == 2).all()
+    assert steps.approximate == "the trace holds 1 requests with output, which 2 running requests share"
+
+
+def test_mixed_steps_say_all_that_was_assumed() -> None:
+    steps = replay_mixed(one_expert_per_token(tokens=[3]), 2, 2, 1, seed=0, from_decode=True)
+    assert steps.approximate is not None
+    assert "share" in steps.approximate
+    assert "stand in" in steps.approximate
+    counts = replay_mixed(count_trace([[[2, 1]]], top_k=1), 2, 512, 1, seed=0)
+    assert counts.approximate == SAMPLED[StepKind.MIXED]
 
 
 @settings(max_examples=80, deadline=None)

@@ -7,10 +7,11 @@ import pytest
 
 from placer.errors import BadInputError
 from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.trace.info import trace_info
 from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.selection import coverage, selection_counts
 from placer.profiler.trace.split import tokens_where
-from placer.profiler.trace.statistics import gini, lag1_reuse, trace_info
+from placer.profiler.trace.statistics import gini, lag1_reuse
 from placer.profiler.trace.synth import synthesise
 from placer.profiler.trace.synth_presets import PRESETS
 from placer.profiler.trace.trace import Phase, TokenTrace
