@@ -4,6 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BLOCK_DRAWS = 4_000_000
+_ORDERS = 4
+"""Orders of experts per step and layer. With one, experts of about equal frequency that lie a whole number apart
+are chosen by the same tokens, and the heaviest of 128 equal experts is 19 % too light at 64 tokens; with four, 2 %."""
 
 
 def independent_rows(
@@ -15,8 +18,18 @@ def independent_rows(
     token takes a systematic sample (W. G. Madow, Ann. Math. Stat. 20, 1949): experts lie end to end on a line
     with their probabilities as lengths, and a token takes those at u, u + 1, …, u + k − 1 for one uniform u.
     That gives k distinct experts with exactly the given probabilities. The order of experts on the line is
-    drawn anew for every step and layer, so no pair is favoured. The rows of a step follow from its sorted u
-    alone: G(x) = ⌊x⌋ · B + #{u < x − ⌊x⌋} selections lie below x.
+    drawn anew for every step, layer and quarter of the tokens, so no pair is favoured.
+    """
+    parts = np.diff(np.arange(_ORDERS + 1) * tokens // _ORDERS)
+    return np.asarray(sum(_one_order(share, int(part), steps, random) for part in parts if part))
+
+
+def _one_order(
+    share: NDArray[np.float64], tokens: int, steps: int, random: np.random.Generator
+) -> NDArray[np.int32]:
+    """Rows of tokens that share one order of experts per step and layer: int32 [steps, L, E].
+
+    They follow from the sorted u alone: G(x) = ⌊x⌋ · B + #{u < x − ⌊x⌋} selections lie below x.
     """
     L, E = share.shape
     rows = np.empty((steps, L, E), dtype=np.int32)

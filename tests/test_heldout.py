@@ -27,7 +27,7 @@ def test_requests_that_each_use_their_own_expert_gain_nothing_from_each_other() 
     found = heldout_coverage(requests(counts), 0.25)
     assert found is not None
     assert found.fitted > 0.7
-    assert found.mean == 0.0
+    assert found.mean < 0.01
 
 
 def test_few_requests_are_no_evidence() -> None:

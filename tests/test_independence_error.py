@@ -16,7 +16,7 @@ def test_tokens_that_choose_independently_are_sampled_without_error() -> None:
     ids = np.argsort(np.random.default_rng(0).random((6000, 3, 8)), axis=2)[:, :, :2]
     trace = token_trace(ids, experts=8, request=np.repeat(np.arange(60), 100).tolist())
     error = independence_error(trace, 16, StepKind.DECODE)
-    assert (error.distinct, error.heaviest) == pytest.approx((0.0, 0.0), abs=0.02)
+    assert (error.distinct, error.heaviest) == pytest.approx((0.0, 0.0), abs=0.03)
     assert error.spread == pytest.approx(0.0, abs=0.15)
 
 

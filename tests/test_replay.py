@@ -214,6 +214,15 @@ def test_sampling_favours_no_pair_of_equal_experts() -> None:
     np.testing.assert_allclose(pairs, 1 / 15, atol=0.007)
 
 
+def test_the_heaviest_of_equal_experts_is_as_heavy_as_by_chance() -> None:
+    """64 tokens, top-8 of 128: compared with tokens drawn one by one."""
+    random = np.random.default_rng(2)
+    sampled = independent_rows(np.full((1, 128), 1 / 16), 64, 500, random)[:, 0]
+    chosen = np.argsort(random.random((500 * 64, 128)), axis=1)[:, :8].reshape(500, -1)
+    drawn = np.stack([np.bincount(one, minlength=128) for one in chosen])
+    assert sampled.max(axis=1).mean() == pytest.approx(drawn.max(axis=1).mean(), rel=0.05)
+
+
 def test_frequency_per_token_sums_to_top_k() -> None:
     trace = count_trace([[[6, 3, 3, 0], [3, 3, 3, 3]]], top_k=2)
     assert selection_share(trace).tolist() == [[1.0, 0.5, 0.5, 0.0], [0.5, 0.5, 0.5, 0.5]]
