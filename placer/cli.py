@@ -35,6 +35,9 @@ _interrupted = threading.Event()
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
 
+RESOLVE = 1
+"""Exit code of `trace compare` when the plan should be solved again."""
+
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
 _NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsHelpError", ())
@@ -53,6 +56,11 @@ SpeculativeOption = Annotated[
 ]
 HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+
+
+PrefillFromOption = Annotated[
+    str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
+]
 
 
 def _print_json(document: dict[str, Any]) -> None:
@@ -255,6 +263,54 @@ def trace_info_command(
         _show(trace_answer(document))
 
 
+@trace_app.command("compare")
+def trace_compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Trace that the placement was made from.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Trace of the traffic now.")],
+    placement: Annotated[Path, typer.Option("--placement", help="placement.json made from A.")],
+    model: ModelOption,
+    profile: Annotated[Path, typer.Option("--profile", help="Profile of `placer profile`.")],
+    worth: Annotated[
+        float, typer.Option("--worth", help="Saving per output token that is worth a restart, as a share.")
+    ] = 0.02,
+    prefill_from: PrefillFromOption = "decode",
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds.")] = 30.0,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Say whether traffic has drifted so far that a plan should be solved again.
+
+    Exit code 0: keep the plan (or record more first). 1: re-solve. Others as for every command.
+    """
+    from placer.answer.drift import drift_answer
+    from placer.drift import Advice, drift
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+
+    with _Bar() as bar:
+        found = drift(
+            read_placement(placement),
+            read_model(model),
+            read_profile(profile),
+            read_trace(first),
+            read_trace(second),
+            worth=worth,
+            prefill_from=_prefill_from(prefill_from),
+            time_limit_s=time_limit,
+            seed=seed,
+            progress=bar,
+        )
+    _stop_if_interrupted()
+    if json_output:
+        _print_json(found.document())
+    else:
+        _show(drift_answer(found))
+    if found.advice is Advice.RESOLVE:
+        raise typer.Exit(RESOLVE)
+
+
 @trace_app.command("synth")
 def trace_synth(
     preset: Annotated[str, typer.Option("--preset", help="qwen3-30b-a3b or gpt-oss-20b.")],
@@ -346,9 +402,7 @@ def solve(
     solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
     time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds per level.")] = 30.0,
-    prefill_from: Annotated[
-        str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
-    ] = "decode",
+    prefill_from: PrefillFromOption = "decode",
     chunk: Annotated[str, typer.Option("--chunk", help="Prefill chunk, tokens, or auto.")] = "auto",
     min_hot: Annotated[
         int, typer.Option("--min-hot", min=0, help="Hot experts per layer to leave room for, at least.")
@@ -405,7 +459,7 @@ def solve(
         gap=gap,
         time_limit_s=time_limit,
         seed=seed,
-        prefill_from=_choice(prefill_from, {name: name for name in ("decode", "none")}, "--prefill-from"),
+        prefill_from=_prefill_from(prefill_from),
         chunk_tokens=_count_or_auto(chunk, "--chunk"),
         min_hot_per_layer=min_hot,
         speculative=speculative,
@@ -661,6 +715,10 @@ def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
     if text not in choices:
         raise BadInputError(f"{flag} {text!r} is not known", f"use one of: {', '.join(choices)}")
     return choices[text]
+
+
+def _prefill_from(text: str) -> str:
+    return _choice(text, {name: name for name in ("decode", "none")}, "--prefill-from")
 
 
 def _interrupt(_number: int, _frame: object) -> None:
