@@ -283,14 +283,14 @@ def trace_compare(
     Exit code 0: keep the plan (or record more first). 1: re-solve. Others as for every command.
     """
     from placer.answer.drift import drift_answer
-    from placer.drift import Advice, drift
+    from placer.drift import Advice, compare_traces
     from placer.model.spec import read_model
     from placer.placement import read_placement
     from placer.profiler.profile import read_profile
     from placer.profiler.trace.file import read_trace
 
     with _Bar() as bar:
-        found = drift(
+        found = compare_traces(
             read_placement(placement),
             read_model(model),
             read_profile(profile),

@@ -14,6 +14,7 @@ from placer.level import Level
 from placer.level_cost import LevelCosts
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
+from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.trace.heldout import LEAST_REQUESTS
 from placer.profiler.trace.importing import check_trace_matches
@@ -141,7 +142,7 @@ class Drift:
         }
 
 
-def drift(
+def compare_traces(
     placement: PlacementDocument,
     model: ModelSpec,
     profile: Profile,
@@ -154,11 +155,7 @@ def drift(
     seed: int = 0,
     progress: Progress = lambda _text, _share: None,
 ) -> Drift:
-    """What ``placement``, made from the trace ``first``, costs on ``second`` against solving there anew.
-
-    The re-solve keeps the placement's settings and number of hot experts, sees the solving and choosing requests
-    of ``second`` alone, and both are scored on its reporting requests. The interval resamples those requests
-    (bootstrap, 100 draws). Re-solving is advised when it saves at least ``worth`` and the interval excludes none.
+    """`drift` under the costs of ``profile`` (`placer trace compare`).
 
     Raises
     ------
@@ -173,7 +170,40 @@ def drift(
         check_trace_matches(
             trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
         )
-    level, workload, cost = _level(placement), _workload(placement), profile.cost_model()
+    return drift(
+        placement,
+        model,
+        profile.cost_model(),
+        first,
+        second,
+        worth=worth,
+        prefill_from=prefill_from,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def drift(
+    placement: PlacementDocument,
+    model: ModelSpec,
+    cost: CostModel,
+    first: Trace,
+    second: Trace,
+    *,
+    worth: float,
+    prefill_from: str,
+    time_limit_s: float,
+    seed: int,
+    progress: Progress = lambda _text, _share: None,
+) -> Drift:
+    """What ``placement``, made from the trace ``first``, costs on ``second`` against solving there anew.
+
+    The re-solve keeps the placement's settings and number of hot experts, sees the solving and choosing requests
+    of ``second`` alone, and both are scored on its reporting requests. The interval resamples those requests
+    (bootstrap, 100 draws). Re-solving is advised when it saves at least ``worth`` and the interval excludes none.
+    """
+    level, workload = _level(placement), _workload(placement)
     request = SolveRequest(
         workload,
         placement.hbm.budget_bytes_per_gpu,
@@ -220,7 +250,7 @@ def drift(
         saving=saving,
         saving_ms=_interval(saved_ms, None if draws is None else draws[:, 1]),
         worth=worth,
-        advice=_advice(saving, worth),
+        advice=advise(saving, worth),
         notes=tuple(dict.fromkeys((*home_notes, *notes_b))),
         no_interval=no_interval,
     )
@@ -273,7 +303,8 @@ def _interval(mean: float, draws: NDArray[np.float64] | None) -> Interval:
     return Interval(mean, float(low), float(high))
 
 
-def _advice(saving: Interval, worth: float) -> Advice:
+def advise(saving: Interval, worth: float) -> Advice:
+    """Re-solve when the saving is worth it and surely one; record more when it may be none."""
     if saving.mean < worth:
         return Advice.KEEP
     if saving.low is not None and saving.low <= 0:

@@ -149,6 +149,44 @@ def test_the_whole_job(job: Path, run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_drift_between_traces_tells_cron_what_to_do(job: Path, run: Run, tmp_path: Path) -> None:
+    assert run(*solve_arguments(job, tmp_path / "all.json"))[0] == 0
+    ledger = json.loads((tmp_path / "all.json").read_text())["hbm"]["ledger"]
+    # All 32 experts fit there; leave room for about eight.
+    few = 4 * 2**30 - ledger["unused"] - ledger["hot_experts"] * 3 // 4
+    assert (
+        run(*solve_arguments(job, tmp_path / "placement.json", hbm_budget=f"{few / 2**30:.7f}GiB"))[0] == 0
+    )
+    random = np.random.default_rng(1)
+    # The other way round: high ids are chosen most.
+    keys = random.random((2000, 4, 8)) * (8 - np.arange(8)) ** 2
+    np.savez(
+        tmp_path / "new.npz",
+        topk=np.argsort(keys, axis=2)[:, :, :2].astype(np.uint8),
+        offsets=np.arange(0, 2001, 50),
+    )
+    new = tmp_path / "new.safetensors"
+    assert run("trace", "import", tmp_path / "new.npz", "--model", job / "model", "-o", new)[0] == 0
+    options = (
+        "--placement",
+        tmp_path / "placement.json",
+        "--model",
+        job / "model",
+        "--profile",
+        job / "profile.json",
+    )
+    old = job / "trace.safetensors"
+    code, out, err = run("trace", "compare", old, old, *options, "--json")
+    assert (code, json.loads(out)["advice"]) == (0, "keep")
+    code, out, err = run("trace", "compare", old, new, *options)
+    assert code == 1
+    assert err.startswith("re-solve on B: solving on B saves")
+    assert all(len(line) <= 100 for line in err.splitlines())
+    code, _, err = run("trace", "compare", old, new, *options, "--worth", "5")
+    assert code == 2
+    assert "--worth" in err
+
+
 def test_the_same_command_gives_the_same_placement(job: Path, run: Run, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert run(*solve_arguments(job, tmp_path / name))[0] == 0
