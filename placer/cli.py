@@ -313,10 +313,17 @@ def trace_compare(
 
 @trace_app.command("synth")
 def trace_synth(
-    preset: Annotated[str, typer.Option("--preset", help="qwen3-30b-a3b or gpt-oss-20b.")],
+    preset: Annotated[
+        str,
+        typer.Option("--preset", help="gpt-oss-20b, qwen3-30b-a3b, olmoe, mixtral or domain-bound."),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
         "trace.safetensors"
     ),
+    requests: Annotated[int, typer.Option("--requests", help="Requests.")] = 64,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Prompt tokens of each.")] = 128,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", help="Output tokens of each.")] = 256,
+    domains: Annotated[int, typer.Option("--domains", help="Domains, dealt round-robin.")] = 4,
     seed: SeedOption = 0,
 ) -> None:
     """Synthesise a trace with the measured statistics of a known model, labelled so."""
@@ -324,7 +331,14 @@ def trace_synth(
     from placer.profiler.trace.synth import synthesise
 
     checked_output(output)
-    trace = synthesise(preset, seed=seed)
+    trace = synthesise(
+        preset,
+        requests=requests,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        domains=domains,
+        seed=seed,
+    )
     write_trace(trace, output)
     _say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
 

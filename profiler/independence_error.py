@@ -11,7 +11,9 @@ from placer.profiler.steps import StepKind
 from placer.profiler.trace.selection import hottest, selection_share
 from placer.profiler.trace.trace import Phase, TokenTrace
 
+BATCH_TOKENS = 64
 CHUNK_TOKENS = 512
+"""Tokens of the decode step and of the chunk that `trace info` states the error for."""
 _STEPS = {StepKind.DECODE: 256, StepKind.PREFILL: 48}
 _SEED = 0
 

@@ -154,9 +154,7 @@ def test_drift_between_traces_tells_cron_what_to_do(job: Path, run: Run, tmp_pat
     ledger = json.loads((tmp_path / "all.json").read_text())["hbm"]["ledger"]
     # All 32 experts fit there; leave room for about eight.
     few = 4 * 2**30 - ledger["unused"] - ledger["hot_experts"] * 3 // 4
-    assert (
-        run(*solve_arguments(job, tmp_path / "placement.json", hbm_budget=f"{few / 2**30:.7f}GiB"))[0] == 0
-    )
+    assert run(*solve_arguments(job, tmp_path / "placement.json", hbm_budget=f"{few / 2**30:.7f}GiB"))[0] == 0
     random = np.random.default_rng(1)
     # The other way round: high ids are chosen most.
     keys = random.random((2000, 4, 8)) * (8 - np.arange(8)) ** 2

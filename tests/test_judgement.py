@@ -15,12 +15,16 @@ def judged(
     held: float | None = 0.8,
     width: float = 0.01,
     fitted: float | None = None,
+    own: float = 0.8,
     between: float | None = None,
 ) -> Judgement:
-    """A trace of 32 experts whose hottest half serves ``held`` of other requests, ``between`` of other domains."""
+    """A trace of 32 experts whose hottest half serves ``held`` of other requests.
+
+    With ``between``, it has two domains that serve ``own`` of themselves, and one serves ``between`` of the other.
+    """
     overlap = None
-    if between is not None and held is not None:
-        coverage = np.array([[held, between], [held, held]])
+    if between is not None:
+        coverage = np.array([[own, between], [own, own]])
         overlap = DomainOverlap(32, ("law", "code"), (5000, 5000), np.eye(2), {0.5: coverage}, {})
     return judge(
         experts=32,
@@ -74,8 +78,12 @@ def test_a_domain_that_another_serves_no_better_than_chance_binds() -> None:
     assert "the hottest half for 'law' serves 55.0% of 'code', whose own serves 80.0%" in bound.reason
 
 
-def test_a_flat_trace_is_flat_before_it_is_domain_bound() -> None:
-    assert judged(held=0.52, between=0.4).verdict is Verdict.FLAT
+def test_domains_without_skew_of_their_own_are_flat() -> None:
+    assert judged(held=0.52, own=0.55, between=0.4).verdict is Verdict.FLAT
+
+
+def test_a_mix_that_is_flat_because_its_domains_differ_is_domain_bound() -> None:
+    assert judged(held=0.55, own=0.85, between=0.4).verdict is Verdict.DOMAIN_BOUND
 
 
 def test_counts_of_one_run_are_judged_with_what_is_not_known() -> None:

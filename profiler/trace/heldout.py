@@ -36,9 +36,9 @@ class HeldoutCoverage:
 def heldout_coverage(requests: RequestCounts, share: float) -> HeldoutCoverage | None:
     """Held-out coverage of the hottest ``share`` of every layer's experts, by bootstrap over requests.
 
-    Each draw takes as many requests as there are, with replacement; their hottest experts are tested on the
-    requests that were not drawn (about 37 %, the out-of-bag sample of B. Efron, Ann. Stat. 7, 1979). None for
-    fewer than `LEAST_REQUESTS` requests.
+    Each draw takes as many requests of each domain as there are, with replacement; their hottest experts are
+    tested on the requests that were not drawn (about 37 %, the out-of-bag sample of B. Efron, Ann. Stat. 7,
+    1979). None for fewer than `LEAST_REQUESTS` requests.
     """
     G, L, E = requests.counts.shape
     if G < LEAST_REQUESTS:
@@ -51,7 +51,7 @@ def heldout_coverage(requests: RequestCounts, share: float) -> HeldoutCoverage |
     block = max(1, _BLOCK_ENTRIES // (L * E))
     for start in range(0, _DRAWS, block):
         draws = min(block, _DRAWS - start)
-        taken = np.stack([np.bincount(random.integers(0, G, G), minlength=G) for _ in range(draws)])
+        taken = np.stack([_taken(requests.domain, random) for _ in range(draws)])
         learned = (taken @ flat).reshape(draws, L, E)
         seen = ((taken > 0).astype(np.float64) @ flat).reshape(draws, L, E)
         unseen = total.reshape(L, E) - seen
@@ -69,6 +69,15 @@ def heldout_coverage(requests: RequestCounts, share: float) -> HeldoutCoverage |
         high=float(high),
         fitted=float(np.concatenate(fitted).mean()),
     )
+
+
+def _taken(domain: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """How often each request is drawn, every domain as often as it is there (``domain`` int [G]): int64 [G]."""
+    taken = np.zeros(domain.size, dtype=np.int64)
+    for one in np.unique(domain):
+        members = np.flatnonzero(domain == one)
+        np.add.at(taken, random.choice(members, members.size), 1)
+    return taken
 
 
 def _served(counts: NDArray[np.float64], hot: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
-from placer.profiler.independence_error import CHUNK_TOKENS, independence_error
+from placer.profiler.independence_error import BATCH_TOKENS, CHUNK_TOKENS, independence_error
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.domains import DomainOverlap, domain_overlap
 from placer.profiler.trace.heldout import LEAST_REQUESTS, HeldoutCoverage, heldout_coverage
@@ -205,7 +205,7 @@ def _counts_alone(
     return {
         f"{kind.value}_{tokens}": asdict(independence_error(trace, tokens, kind))
         for kind, tokens in (
-            *((StepKind.DECODE, batch) for batch in DISTINCT_BATCHES),
+            (StepKind.DECODE, BATCH_TOKENS),
             (StepKind.PREFILL, CHUNK_TOKENS),
         )
     }

@@ -99,17 +99,17 @@ def judge(
             f"({heldout.low:.1%} to {heldout.high:.1%}), {chance:.1%} by chance"
         )
         saving = (heldout.mean - chance) / (1 - chance)
-    if saving < FLAT_SAVING:
-        return Judgement(
-            Verdict.FLAT,
-            f"{served}: {max(0.0, saving):.0%} fewer cold selections",
-            "expect little from placement here: what matters is how many experts fit",
-        )
     if overlap is not None and (bound := _worst_pair(overlap)) is not None:
         return Judgement(
             Verdict.DOMAIN_BOUND,
             f"{served}; but {bound}",
             "solve on the mix of domains that will be served, and compare traces when the mix changes",
+        )
+    if saving < FLAT_SAVING:
+        return Judgement(
+            Verdict.FLAT,
+            f"{served}: {max(0.0, saving):.0%} fewer cold selections",
+            "expect little from placement here: what matters is how many experts fit",
         )
     unknown = (
         "" if heldout else "; how requests differ was not recorded, so this is not tested on other requests"
