@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(help="Routing traces: import, judge, synthesise.", no_args_is_help=True)
+trace_app = typer.Typer(help="Routing traces: import, judge, compare, synthesise.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 Chosen = TypeVar("Chosen")
@@ -341,6 +341,27 @@ def trace_synth(
     )
     write_trace(trace, output)
     _say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
+
+
+@trace_app.command("bench")
+def trace_bench(
+    source: Annotated[
+        Path | None, typer.Argument(help="Dump to time instead, of any kind that `trace import` reads.")
+    ] = None,
+    ids: Annotated[int, typer.Option("--ids", help="Routed ids of the largest trace.")] = 100_000_000,
+    json_output: JsonOption = False,
+) -> None:
+    """Time import and replay of synthetic traces of growing size, or of one dump, on this machine."""
+    from placer.answer.trace_bench import trace_bench_answer
+    from placer.profiler.trace.bench import bench_file, bench_sizes, bench_trace
+
+    with _Bar() as bar:
+        rows = [bench_file(source)] if source else list(bench_trace(bench_sizes(ids), progress=bar))
+    _stop_if_interrupted()
+    if json_output:
+        _print_json({"rows": [asdict(row) for row in rows]})
+    else:
+        _show(trace_bench_answer(rows))
 
 
 @app.command()
