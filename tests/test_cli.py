@@ -149,6 +149,46 @@ def test_the_whole_job(job: Path, run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("preset", "verdict"), [("mixtral", "flat"), ("domain-bound", "domain-bound")])
+def test_a_synthetic_trace_is_judged_in_a_hundred_columns(
+    run: Run, tmp_path: Path, preset: str, verdict: str
+) -> None:
+    trace = tmp_path / "trace.safetensors"
+    code, _, err = run(
+        "trace",
+        "synth",
+        "--preset",
+        preset,
+        "--requests",
+        40,
+        "--prompt-tokens",
+        10,
+        "--output-tokens",
+        150,
+        "-o",
+        trace,
+    )
+    assert code == 0
+    assert "synthetic: preset" in err
+    code, _, err = run("trace", "info", trace)
+    assert code == 0
+    assert err.startswith(f"{verdict}: the hottest half of the experts serves")
+    assert all(len(line) <= 100 for line in err.splitlines())
+    code, out, _ = run("trace", "info", trace, "--json")
+    document = json.loads(out)
+    assert document["verdict"] == verdict
+    assert document["requests"] == 40
+
+
+def test_a_trace_that_is_too_small_is_said_to_be(run: Run, tmp_path: Path) -> None:
+    np.savez(tmp_path / "ids.npz", topk=np.arange(40).reshape(10, 2, 2) % 4)
+    trace = tmp_path / "trace.safetensors"
+    assert run("trace", "import", tmp_path / "ids.npz", "-o", trace)[0] == 0
+    code, _, err = run("trace", "info", trace)
+    assert code == 0
+    assert err.startswith("too small: 10 tokens")
+
+
 def test_drift_between_traces_tells_cron_what_to_do(job: Path, run: Run, tmp_path: Path) -> None:
     assert run(*solve_arguments(job, tmp_path / "all.json"))[0] == 0
     ledger = json.loads((tmp_path / "all.json").read_text())["hbm"]["ledger"]

@@ -79,7 +79,8 @@ def test_a_domain_that_another_serves_no_better_than_chance_binds() -> None:
 
 
 def test_domains_without_skew_of_their_own_are_flat() -> None:
-    assert judged(held=0.52, own=0.55, between=0.4).verdict is Verdict.FLAT
+    """Mixtral's hot half for abstract algebra serves .64 of it: 28 % fewer cold selections are little to lose."""
+    assert judged(held=0.57, own=0.64, between=0.5).verdict is Verdict.FLAT
 
 
 def test_a_mix_that_is_flat_because_its_domains_differ_is_domain_bound() -> None:

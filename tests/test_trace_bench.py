@@ -37,4 +37,3 @@ def test_a_real_trace_of_twelve_million_ids_takes_under_half_a_gigabyte() -> Non
     row = bench_file(SHARED_DATA / "traces" / "gptoss20b_tokens.npz")
     assert row.ids == 127_201 * 24 * 4
     assert row.peak_bytes < 500 * 10**6
-    assert row.import_s + row.replay_s < 3.0
