@@ -3,15 +3,17 @@
 import json
 
 import pytest
+from hypothesis import assume, given, settings
 from shared_data import SHARED_DATA, needs_shared_data
-from small_traces import count_trace, token_trace
+from small_traces import count_trace, count_traces, token_trace, token_traces
 
 from placer.errors import BadInputError
 from placer.profiler.replay import replay_decode
 from placer.profiler.trace.importing import import_trace
 from placer.profiler.trace.info import trace_info
+from placer.profiler.trace.selection import selection_counts
 from placer.profiler.trace.statistics import lag1_reuse
-from placer.profiler.trace.trace import PADDING, TokenTrace
+from placer.profiler.trace.trace import PADDING, CountTrace, Phase, TokenTrace
 
 CONTRACT = {
     "kind",
@@ -41,6 +43,29 @@ def test_the_document_holds_the_contract_and_only_finite_numbers() -> None:
         assert set(document["coverage"]) == set(document["uniform_null"]) == {"25", "50", "60"}
         assert set(document["distinct_experts"]) == {"1", "8", "64"}
         assert all(document["null_reasons"][name] for name in document if document[name] is None)
+
+
+def nulls(value: object, path: str = "") -> list[str]:
+    """Paths of all nulls in a document."""
+    if value is None:
+        return [path]
+    if isinstance(value, dict):
+        inner = [nulls(one, f"{path}.{key}" if path else key) for key, one in value.items()]
+        return [found for each in inner for found in each]
+    return []
+
+
+@settings(max_examples=40, deadline=None)
+@given(trace=token_traces(padding=True) | count_traces())
+def test_any_sound_trace_is_judged_in_finite_numbers_with_a_reason_for_every_null(
+    trace: TokenTrace | CountTrace,
+) -> None:
+    for phase in Phase if isinstance(trace, TokenTrace) else ():
+        assume(not (trace.phase == phase).any() or selection_counts(trace, phase).any(axis=1).all())
+    document = trace_info(trace)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert all(document["null_reasons"][path] for path in nulls(document))
+    assert document["verdict"] == "too small" or document["kind"] == "counts"
 
 
 def test_a_mixed_trace_is_judged_on_its_output_and_shows_its_prompts_beside() -> None:

@@ -47,7 +47,7 @@ class DomainOverlap:
         """
         gain = self.coverage[share] - chance_coverage(self.experts, share)
         own = np.diag(gain)
-        return np.divide(gain, own, out=np.full(gain.shape, np.nan), where=own > 0)
+        return np.asarray(np.divide(gain, own, out=np.full(gain.shape, np.nan), where=own > 0))
 
     def document(self) -> dict[str, Any]:
         """The ``domain_overlap`` part of the ``trace info`` document."""

@@ -57,9 +57,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
         "top_k": header.top_k,
         "tokens": trace.tokens,
         "requests": _requests(trace),
-        "phases": {one.name.lower(): int((trace.phase == one).sum()) for one in present}
-        if isinstance(trace, TokenTrace)
-        else _null(nulls, "phases", "counts do not tell phases apart"),
+        "phases": _phases(trace, present, nulls),
         "measured_on": "all" if phase is None else phase.name.lower(),
         "domains": list(header.domains),
         **skew,
@@ -74,7 +72,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
         },
         "heldout_coverage": _heldout(heldout, requests.requests, nulls),
         "domain_overlap": _overlap(overlap, header.domains, nulls),
-        "counts_alone": _counts_alone(trace, phase, counts, nulls),
+        "counts_alone": _counts_alone(trace, phase, nulls),
         "prefill": _prefill(trace, present, counts, nulls),
     }
     judgement = judge(
@@ -98,8 +96,11 @@ def trace_info(trace: Trace) -> dict[str, Any]:
     return document
 
 
-def _null(nulls: dict[str, str], name: str, reason: str) -> None:
-    nulls[name] = reason
+def _phases(trace: Trace, present: list[Phase], nulls: dict[str, str]) -> dict[str, int] | None:
+    if isinstance(trace, CountTrace):
+        nulls["phases"] = "counts do not tell phases apart"
+        return None
+    return {one.name.lower(): int((trace.phase == one).sum()) for one in present}
 
 
 def _requests(trace: Trace) -> int:
@@ -178,11 +179,10 @@ def _heldout(
 ) -> dict[str, Any] | None:
     document = {str(percent): asdict(one) for percent, one in heldout.items() if one is not None}
     if len(document) < len(heldout):
-        return _null(
-            nulls,
-            "heldout_coverage",
-            f"at least {LEAST_REQUESTS} requests or windows are needed, the trace has {requests}",
+        nulls["heldout_coverage"] = (
+            f"at least {LEAST_REQUESTS} requests or windows are needed, the trace has {requests}"
         )
+        return None
     return document
 
 
@@ -191,31 +191,34 @@ def _overlap(
 ) -> dict[str, Any] | None:
     if overlap is None:
         few = "no two domains with enough tokens" if len(domains) > 1 else "the trace names no two domains"
-        return _null(nulls, "domain_overlap", few)
+        nulls["domain_overlap"] = few
+        return None
     return overlap.document()
 
 
-def _counts_alone(
-    trace: Trace, phase: Phase | None, counts: NDArray[np.int64], nulls: dict[str, str]
-) -> dict[str, Any] | None:
+def _counts_alone(trace: Trace, phase: Phase | None, nulls: dict[str, str]) -> dict[str, Any] | None:
     if isinstance(trace, CountTrace) or phase is not Phase.DECODE:
-        return _null(nulls, "counts_alone", "needs decode tokens one by one")
-    if trace.tokens < LEAST_TOKENS or (counts > 0).sum(axis=1).min() < trace.header.top_k:
-        return _null(nulls, "counts_alone", f"fewer than {LEAST_TOKENS:,} tokens")
-    return {
-        f"{kind.value}_{tokens}": asdict(independence_error(trace, tokens, kind))
-        for kind, tokens in (
-            (StepKind.DECODE, BATCH_TOKENS),
-            (StepKind.PREFILL, CHUNK_TOKENS),
-        )
-    }
+        nulls["counts_alone"] = "needs decode tokens one by one"
+        return None
+    if trace.tokens < LEAST_TOKENS:
+        nulls["counts_alone"] = f"fewer than {LEAST_TOKENS:,} tokens"
+        return None
+    try:
+        return {
+            f"{kind.value}_{tokens}": asdict(independence_error(trace, tokens, kind))
+            for kind, tokens in ((StepKind.DECODE, BATCH_TOKENS), (StepKind.PREFILL, CHUNK_TOKENS))
+        }
+    except BadInputError as error:
+        nulls["counts_alone"] = error.what
+        return None
 
 
 def _prefill(
     trace: Trace, present: list[Phase], counts: NDArray[np.int64], nulls: dict[str, str]
 ) -> dict[str, Any] | None:
     if len(present) < 2:
-        return _null(nulls, "prefill", "the trace does not hold both phases")
+        nulls["prefill"] = "the trace does not hold both phases"
+        return None
     header = trace.header
     prompts = _routed(selection_counts(trace, Phase.PREFILL), header.layers)
     hot, hot_prompts = hottest(counts, 0.25), hottest(prompts, 0.25)
