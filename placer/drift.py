@@ -259,8 +259,7 @@ def drift(
 def _level(placement: PlacementDocument) -> Level:
     """The placement's settings, with room for as many hot experts as it holds."""
     kv, lines = placement.kv, dict(placement.hbm.ledger)
-    lines["unused"] += lines["hot_experts"]
-    lines["hot_experts"] = 0
+    lines["unused"] = lines.get("unused", 0) + lines.pop("hot_experts", 0)
     settings = ServerSettings(kv.max_running_requests, kv.tokens, kv.chunked_prefill_size, kv.dtype)
     return Level(settings, HbmLedger(placement.hbm.budget_bytes_per_gpu, lines), placement.hot_total)
 

@@ -81,6 +81,13 @@ def test_the_same_traffic_keeps_its_plan(tiny: ModelSpec) -> None:
     assert found.moved_experts == 0
 
 
+@pytest.mark.parametrize("hot", [[], list(range(8))])
+def test_a_plan_without_a_choice_is_kept(tiny: ModelSpec, hot: list[int]) -> None:
+    found = drifted(tiny, hot, traffic(tiny, [(0, 1)] * 40), traffic(tiny, [(6, 7)] * 40))
+    assert (found.advice, found.moved_experts) == (Advice.KEEP, 0)
+    assert found.saving.mean == 0.0
+
+
 @pytest.mark.parametrize(
     ("saving", "advice"),
     [

@@ -1,10 +1,12 @@
 """How long import and replay of a trace take, and how much memory, at growing sizes."""
 
 import multiprocessing
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import numpy as np
@@ -73,14 +75,13 @@ def bench_trace(
 
     The ids are synthetic (preset gpt-oss-20b), repeated to the size.
     """
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder:
         for number, ids in enumerate(sizes):
             progress(f"{ids:,} ids", number / len(sizes))
             path = Path(folder) / f"{ids}.npz"
-            with context.Pool(1) as pool:
+            with _process() as pool:
                 pool.apply(_generate, (ids, path))
-            with context.Pool(1) as pool:
+            with _process() as pool:
                 yield pool.apply(_measure, (path, Path(folder)))
             path.unlink()
 
@@ -95,9 +96,14 @@ def bench_file(source: Path) -> TraceBenchRow:
     """
     with (
         tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder,
-        multiprocessing.get_context("spawn").Pool(1) as pool,
+        _process() as pool,
     ):
         return pool.apply(_measure, (source, Path(folder)))
+
+
+def _process() -> Pool:
+    """A process that has held no trace yet; Ctrl-C is left to this one, which ends it."""
+    return multiprocessing.get_context("spawn").Pool(1, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
 def _generate(ids: int, path: Path) -> None:
