@@ -193,9 +193,11 @@ def test_sampled_rows_are_tokens_that_choose_distinct_experts(
     assert replay_prefill(trace, tokens, steps, seed).kind is StepKind.PREFILL
 
 
-def test_sampled_rows_keep_every_experts_frequency() -> None:
+@pytest.mark.parametrize("tokens", [2, 16])
+def test_sampled_rows_keep_every_experts_frequency(tokens: int) -> None:
+    """Two tokens of two selections are looked up among five experts, sixteen are counted."""
     share = np.array([[1.0, 0.5, 0.3, 0.15, 0.05], [0.4, 0.4, 0.4, 0.4, 0.4]])
-    tokens, steps = 16, 4000
+    steps = 4000
     rows = independent_rows(share, tokens, steps, np.random.default_rng(0))
     error = rows.mean(axis=0) / tokens - share
     deviation = np.sqrt(share * (1 - share) / (tokens * steps))
