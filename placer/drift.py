@@ -107,11 +107,11 @@ class Drift:
         between = (
             ", interval not known"
             if saving.low is None or saving.high is None
-            else f", {saving.low:.1%} to {saving.high:.1%}"
+            else f", {saving.low:z.1%} to {saving.high:z.1%}"
         )
         return (
-            f"solving on B saves {saving.mean:.1%}{between}, of the time per output token "
-            f"({step.mean:.3f} ms of a decode step of {self.plan.decode_step_ms:.3f} ms); "
+            f"solving on B saves {saving.mean:z.1%}{between}, of the time per output token "
+            f"({step.mean:z.3f} ms of a decode step of {self.plan.decode_step_ms:.3f} ms); "
             f"{self.worth:.1%} is worth a restart"
         )
 

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.console import sparkline
+from placer.answer.visible import all_visible
 
 _MOST_DOMAINS = 12
 """Domains whose matrix fits the width; more are left to --json."""
@@ -14,6 +15,7 @@ _MOST_DOMAINS = 12
 
 def trace_answer(document: dict[str, Any]) -> RenderableType:
     """The `trace info` document: the verdict with what decided it, then skew, locality, layers and domains."""
+    document = all_visible(document)
     parts: list[RenderableType] = [
         Text(f"{document['verdict']}: {document['verdict_reason']}", style="bold"),
         Text(f"do: {document['advice']}"),
@@ -49,7 +51,7 @@ def _facts(document: dict[str, Any]) -> list[str]:
     facts = [
         f"{document['kind']} trace: {document['tokens']:,} tokens, {document['requests']:,} {whose}, "
         f"{len(document['layers'])} layers of {document['experts']} experts, top-{document['top_k']}",
-        f"Gini {document['gini']:.3f} ({document['uniform_null_gini']:.3f} by chance); the hottest expert of a layer "
+        f"Gini {document['gini']:z.3f} ({document['uniform_null_gini']:.3f} by chance); the hottest expert of a layer "
         f"has {document['max_over_mean']:.1f} times the mean ({document['uniform_null_max_over_mean']:.1f} by chance)",
     ]
     reuse = document["lag1_reuse"]
@@ -76,8 +78,8 @@ def _facts(document: dict[str, Any]) -> list[str]:
         decode, chunk = alone["decode_64"], alone["prefill_512"]
         facts.append(
             "had only counts been recorded, replay would be off: steps of 64 by "
-            f"{decode['distinct']:+.1%} distinct experts and {decode['spread']:+.0%} spread between steps, chunks of "
-            f"512 by {chunk['distinct']:+.1%} and {chunk['heaviest']:+.0%} rows of the heaviest expert"
+            f"{decode['distinct']:+z.1%} distinct experts and {decode['spread']:+z.0%} spread between steps, chunks of "
+            f"512 by {chunk['distinct']:+z.1%} and {chunk['heaviest']:+z.0%} rows of the heaviest expert"
         )
     return facts
 
