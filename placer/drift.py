@@ -251,7 +251,9 @@ def drift(
         saving_ms=_interval(saved_ms, None if draws is None else draws[:, 1]),
         worth=worth,
         advice=advise(saving, worth),
-        notes=tuple(dict.fromkeys((*home_notes, *notes_b))),
+        notes=tuple(
+            dict.fromkeys((*reports[0].header.notes, *reports[1].header.notes, *home_notes, *notes_b))
+        ),
         no_interval=no_interval,
     )
 

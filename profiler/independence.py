@@ -69,4 +69,4 @@ def _counted(
     whole = np.floor(line)
     below = np.searchsorted((np.sort(uniform, axis=1) + step).ravel(), (line - whole + step).ravel())
     selections = whole.astype(np.int64) * tokens + below.reshape(S, E) - step * tokens
-    return np.diff(selections, axis=1, prepend=0)
+    return np.asarray(np.diff(selections, axis=1, prepend=0))

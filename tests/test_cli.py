@@ -180,6 +180,18 @@ def test_a_synthetic_trace_is_judged_in_a_hundred_columns(
     assert document["requests"] == 40
 
 
+def test_an_evaluation_on_counts_says_what_was_assumed(job: Path, run: Run, tmp_path: Path) -> None:
+    assert run(*solve_arguments(job, tmp_path / "placement.json"))[0] == 0
+    counts = np.random.default_rng(0).multinomial(200, np.full(8, 1 / 8), size=(30, 4))
+    np.savez(tmp_path / "counts.npz", counts=counts, tokens=np.full(30, 100), top_k=2)
+    trace = tmp_path / "counts.safetensors"
+    assert run("trace", "import", tmp_path / "counts.npz", "--model", job / "model", "-o", trace)[0] == 0
+    options = ("--model", job / "model", "--trace", trace, "--profile", job / "profile.json")
+    code, _, err = run("evaluate", tmp_path / "placement.json", *options)
+    assert code == 0
+    assert "note: decode steps were sampled from counts" in err
+
+
 def test_drift_between_traces_tells_cron_what_to_do(
     job: Path, run: Run, printed: Run, tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_counts_of_one_run_have_no_interval_and_say_why(tiny: ModelSpec) -> None
     assert document["saving"]["low"] is None
     assert "at least 8" in document["null_reasons"]["saving.low"]
     assert any("sampled from counts" in note for note in document["notes"])
+    assert any("not split by request" in note for note in document["notes"])
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
