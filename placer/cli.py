@@ -27,13 +27,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(help="Routing traces: import, judge, synthesise.", no_args_is_help=True)
+trace_app = typer.Typer(help="Routing traces: import, judge, compare, synthesise.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 Chosen = TypeVar("Chosen")
 _interrupted = threading.Event()
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
+
+RESOLVE = 1
+"""Exit code of `trace compare` when the plan should be solved again."""
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
@@ -53,6 +56,11 @@ SpeculativeOption = Annotated[
 ]
 HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+
+
+PrefillFromOption = Annotated[
+    str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
+]
 
 
 def _print_json(document: dict[str, Any]) -> None:
@@ -246,7 +254,7 @@ def trace_info_command(
     """Say what a trace is worth: skew against the uniform null, reuse, domains."""
     from placer.answer.trace import trace_answer
     from placer.profiler.trace.file import read_trace
-    from placer.profiler.trace.statistics import trace_info
+    from placer.profiler.trace.info import trace_info
 
     document = trace_info(read_trace(trace))
     if json_output:
@@ -255,12 +263,67 @@ def trace_info_command(
         _show(trace_answer(document))
 
 
+@trace_app.command("compare")
+def trace_compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Trace that the placement was made from.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Trace of the traffic now.")],
+    placement: Annotated[Path, typer.Option("--placement", help="placement.json made from A.")],
+    model: ModelOption,
+    profile: Annotated[Path, typer.Option("--profile", help="Profile of `placer profile`.")],
+    worth: Annotated[
+        float, typer.Option("--worth", help="Saving per output token that is worth a restart, as a share.")
+    ] = 0.02,
+    prefill_from: PrefillFromOption = "decode",
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds.")] = 30.0,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Say whether traffic has drifted so far that a plan should be solved again.
+
+    Exit code 0: keep the plan (or record more first). 1: re-solve. Others as for every command.
+    """
+    from placer.answer.drift import drift_answer
+    from placer.drift import Advice, compare_traces
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+
+    with _Bar() as bar:
+        found = compare_traces(
+            read_placement(placement),
+            read_model(model),
+            read_profile(profile),
+            read_trace(first),
+            read_trace(second),
+            worth=worth,
+            prefill_from=_prefill_from(prefill_from),
+            time_limit_s=time_limit,
+            seed=seed,
+            progress=bar,
+        )
+    _stop_if_interrupted()
+    if json_output:
+        _print_json(found.document())
+    else:
+        _show(drift_answer(found))
+    if found.advice is Advice.RESOLVE:
+        raise typer.Exit(RESOLVE)
+
+
 @trace_app.command("synth")
 def trace_synth(
-    preset: Annotated[str, typer.Option("--preset", help="qwen3-30b-a3b or gpt-oss-20b.")],
+    preset: Annotated[
+        str,
+        typer.Option("--preset", help="gpt-oss-20b, qwen3-30b-a3b, olmoe, mixtral or domain-bound."),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
         "trace.safetensors"
     ),
+    requests: Annotated[int, typer.Option("--requests", help="Requests.")] = 64,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Prompt tokens of each.")] = 128,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", help="Output tokens of each.")] = 256,
+    domains: Annotated[int, typer.Option("--domains", help="Domains, dealt round-robin.")] = 4,
     seed: SeedOption = 0,
 ) -> None:
     """Synthesise a trace with the measured statistics of a known model, labelled so."""
@@ -268,9 +331,37 @@ def trace_synth(
     from placer.profiler.trace.synth import synthesise
 
     checked_output(output)
-    trace = synthesise(preset, seed=seed)
+    trace = synthesise(
+        preset,
+        requests=requests,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        domains=domains,
+        seed=seed,
+    )
     write_trace(trace, output)
     _say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
+
+
+@trace_app.command("bench")
+def trace_bench(
+    source: Annotated[
+        Path | None, typer.Argument(help="Dump to time instead, of any kind that `trace import` reads.")
+    ] = None,
+    ids: Annotated[int, typer.Option("--ids", help="Routed ids of the largest trace.")] = 100_000_000,
+    json_output: JsonOption = False,
+) -> None:
+    """Time import and replay of synthetic traces of growing size, or of one dump, on this machine."""
+    from placer.answer.trace_bench import trace_bench_answer
+    from placer.profiler.trace.bench import bench_file, bench_sizes, bench_trace
+
+    with _Bar() as bar:
+        rows = [bench_file(source)] if source else list(bench_trace(bench_sizes(ids), progress=bar))
+    _stop_if_interrupted()
+    if json_output:
+        _print_json({"rows": [asdict(row) for row in rows]})
+    else:
+        _show(trace_bench_answer(rows))
 
 
 @app.command()
@@ -346,9 +437,7 @@ def solve(
     solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
     time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds per level.")] = 30.0,
-    prefill_from: Annotated[
-        str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
-    ] = "decode",
+    prefill_from: PrefillFromOption = "decode",
     chunk: Annotated[str, typer.Option("--chunk", help="Prefill chunk, tokens, or auto.")] = "auto",
     min_hot: Annotated[
         int, typer.Option("--min-hot", min=0, help="Hot experts per layer to leave room for, at least.")
@@ -405,7 +494,7 @@ def solve(
         gap=gap,
         time_limit_s=time_limit,
         seed=seed,
-        prefill_from=_choice(prefill_from, {name: name for name in ("decode", "none")}, "--prefill-from"),
+        prefill_from=_prefill_from(prefill_from),
         chunk_tokens=_count_or_auto(chunk, "--chunk"),
         min_hot_per_layer=min_hot,
         speculative=speculative,
@@ -661,6 +750,10 @@ def _choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
     if text not in choices:
         raise BadInputError(f"{flag} {text!r} is not known", f"use one of: {', '.join(choices)}")
     return choices[text]
+
+
+def _prefill_from(text: str) -> str:
+    return _choice(text, {name: name for name in ("decode", "none")}, "--prefill-from")
 
 
 def _interrupt(_number: int, _frame: object) -> None:

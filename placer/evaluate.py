@@ -12,6 +12,7 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.replay import replay_decode
+from placer.profiler.steps import Steps
 from placer.profiler.trace.importing import check_trace_matches
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, tokens_where
@@ -43,6 +44,8 @@ class Evaluation:
         Share of selections that hot experts serve, by the same names, and "uniform_null".
     domains
         By domain name: the same two tables for the plan and the baselines.
+    notes
+        What the replayed steps assume.
     """
 
     steps: int
@@ -52,6 +55,7 @@ class Evaluation:
     coverage: dict[str, float]
     verdict: str
     domains: dict[str, dict[str, dict[str, float]]]
+    notes: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
         """The ``evaluate --json`` document."""
@@ -63,6 +67,7 @@ class Evaluation:
             "coverage": self.coverage,
             "verdict": self.verdict,
             "domains": self.domains,
+            "notes": list(self.notes),
         }
 
 
@@ -102,13 +107,14 @@ def evaluate(
     }
     null = float(hot.mean())
     return Evaluation(
-        steps=steps,
+        steps=len(steps.rows),
         concurrency=placement.workload.concurrency,
         running_requests=placement.kv.max_running_requests,
         step_us=step_us,
         coverage={**coverage, "uniform_null": null},
         verdict=_verdict(step_us, coverage, null),
         domains=domains,
+        notes=(*reporting.header.notes, *((steps.approximate,) if steps.approximate else ())),
     )
 
 
@@ -119,7 +125,7 @@ def _score(
     trace: Trace,
     profile: Profile,
     seed: int,
-) -> tuple[dict[str, float], dict[str, float], int]:
+) -> tuple[dict[str, float], dict[str, float], Steps]:
     running = placement.kv.max_running_requests
     steps = _STEPS_FACTOR * decode_steps(running)
     replayed = replay_decode(trace, running, steps, seed=seed + 2)
@@ -133,7 +139,7 @@ def _score(
     counts = selection_counts(trace)
     step_us = {name: float(costs.layer_us(mask).sum(axis=1).mean()) for name, mask in masks.items()}
     coverage = {name: coverage_of_mask(counts, mask) for name, mask in masks.items()}
-    return step_us, coverage, steps
+    return step_us, coverage, replayed
 
 
 def _by_domain(trace: Trace) -> dict[str, Trace]:

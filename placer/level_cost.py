@@ -75,7 +75,9 @@ class StepCosts:
 def step_costs(
     model: ModelSpec, cost: CostModel, steps: Steps, settings: ServerSettings, workload: Workload, tp: int
 ) -> StepCosts:
-    """Cost of ``steps`` at a level. All steps of one kind hold the same number of tokens."""
+    """Cost of decode or prefill ``steps`` at a level. All steps of one kind hold the same number of tokens."""
+    if steps.kind is StepKind.MIXED:
+        raise ValueError("a mixed step has no base time: cost its decode tokens and its chunk apart")
     tokens = int(steps.tokens[0])
     if steps.kind is StepKind.DECODE:
         base_us = decode_base_us(

@@ -12,22 +12,16 @@ from placer.baselines import BASELINES, around_pins
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import ServerSettings
 from placer.level import Level, levels
-from placer.level_cost import LevelCosts, level_costs, placement_problem
+from placer.level_cost import LevelCosts, placement_problem
 from placer.model.spec import ModelSpec
 from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
-from placer.profiler.replay import replay_decode, replay_prefill
-from placer.profiler.steps import StepKind, Steps
+from placer.profiler.steps import StepKind
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.sampling import (
-    decode_steps,
-    expected_expert_us,
-    prefill_steps,
-    sampling_correction,
-    whole_trace_steps,
-)
+from placer.replays import EVALUATION_SEED, Replays
+from placer.sampling import expected_expert_us, sampling_correction
 from placer.sensitivity import Sensitivity, sensitivity
 from placer.solvers.ilp import solve_ilp, write_lp
 from placer.solvers.problem import Mask, PlacementProblem
@@ -37,8 +31,6 @@ from placer.workload import Workload
 
 SPLIT_SHARES = (0.5, 0.2, 0.3)
 """Shares of requests to solve on, to choose between plans on, and only to report on."""
-EVALUATION_SEED = 1
-"""Replay seed of the choosing and reporting steps: other draws than the solving ones."""
 _LEVEL_GAP = 0.02
 """Gap to which a level is solved before it is known to be worth more."""
 
@@ -208,65 +200,6 @@ class Solved:
     frontier: tuple[FrontierPoint, ...] = ()
 
 
-class _Replays:
-    """Replayed steps of one part of the trace, made once per concurrency and per chunk."""
-
-    def __init__(self, trace: Trace, seed: int, prefill_from: str) -> None:
-        self._trace = trace
-        self._seed = seed
-        self._prefill_from = prefill_from
-        self._decode: dict[int, Steps] = {}
-        self._prefill: dict[int, Steps | None] = {}
-
-    def decode(self, concurrency: int) -> Steps:
-        if concurrency not in self._decode:
-            steps = decode_steps(concurrency)
-            self._decode[concurrency] = replay_decode(self._trace, concurrency, steps, seed=self._seed)
-        return self._decode[concurrency]
-
-    def prefill(self, chunk_tokens: int) -> Steps | None:
-        if self._prefill_from == "none":
-            return None
-        if chunk_tokens not in self._prefill:
-            self._prefill[chunk_tokens] = replay_prefill(
-                self._trace,
-                chunk_tokens,
-                prefill_steps(chunk_tokens),
-                seed=self._seed,
-                from_decode=self._prefill_from == "decode",
-            )
-        return self._prefill[chunk_tokens]
-
-    def whole(self, tokens: int, kind: StepKind) -> Steps:
-        """Steps of ``tokens`` tokens that play the trace once: what the sampled steps are corrected to."""
-        L, E = len(self._trace.header.layers), self._trace.header.experts
-        steps = whole_trace_steps(self._trace.tokens, tokens, L * E)
-        seed = self._seed + EVALUATION_SEED
-        if kind is StepKind.DECODE:
-            return replay_decode(self._trace, tokens, steps, seed=seed)
-        return replay_prefill(
-            self._trace, tokens, steps, seed=seed, from_decode=self._prefill_from == "decode"
-        )
-
-    def costs(
-        self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int
-    ) -> LevelCosts:
-        chunk = min(level.settings.chunk_tokens, workload.prompt_tokens)
-        return level_costs(
-            model,
-            cost,
-            self.decode(level.settings.max_running_requests),
-            self.prefill(chunk),
-            level.settings,
-            workload,
-            tp,
-        )
-
-    def notes(self) -> tuple[str, ...]:
-        steps = [*self._decode.values(), *(step for step in self._prefill.values() if step is not None)]
-        return tuple(dict.fromkeys(step.approximate for step in steps if step.approximate))
-
-
 def solve(
     model: ModelSpec,
     trace: Trace,
@@ -276,15 +209,11 @@ def solve(
 ) -> Solved:
     """Choose settings and hot experts for ``model`` under ``request``.
 
-    Every level is solved to 2 %; those that its bound does not rule out are solved to ``request.gap``. The
-    plan and the baselines are then compared on requests kept for choosing, at the same level and bytes.
-
     Raises
     ------
     InfeasibleError
         When nothing fits the budget, or no level meets the latency targets.
     """
-    started = time.monotonic()
     grid = levels(
         model,
         request.workload,
@@ -299,12 +228,34 @@ def solve(
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
     )
+    return solve_levels(model, trace, cost, request, grid, progress)
+
+
+def solve_levels(
+    model: ModelSpec,
+    trace: Trace,
+    cost: CostModel,
+    request: SolveRequest,
+    grid: tuple[Level, ...],
+    progress: Progress = lambda _text, _share: None,
+) -> Solved:
+    """Choose one level of ``grid`` and its hot experts.
+
+    Every level is solved to 2 %; those that its bound does not rule out are solved to ``request.gap``. The
+    plan and the baselines are then compared on requests kept for choosing, at the same level and bytes.
+
+    Raises
+    ------
+    InfeasibleError
+        When no level meets the latency targets.
+    """
+    started = time.monotonic()
     pins = _pinned_rows(model, request.pins)
     grid = _roomy(grid, model.experts * sum(pins.values()))
     solving, choosing, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
     counts = selection_counts(solving)
-    replays = _Replays(solving, request.seed, request.prefill_from)
-    choice = _Replays(choosing, request.seed + EVALUATION_SEED, request.prefill_from)
+    replays = Replays(solving, request.seed, request.prefill_from)
+    choice = Replays(choosing, request.seed + EVALUATION_SEED, request.prefill_from)
 
     tried: list[LevelSolution] = []
     bounds: dict[ServerSettings, float] = {}
@@ -346,7 +297,7 @@ def solve(
     objective_us = best.problem.objective_us(hot)
     bound_us = min(bounds.values())
     progress("predicting on requests that were not used", 0.95)
-    report = _Replays(reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from)
+    report = Replays(reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from)
     report_costs = report.costs(model, cost, best.level, request.workload, request.tp)
     report_counts = selection_counts(reporting)
 
@@ -463,7 +414,7 @@ def _promising_first(
     model: ModelSpec,
     cost: CostModel,
     grid: tuple[Level, ...],
-    replays: _Replays,
+    replays: Replays,
     counts: NDArray[np.int64],
     pins: Mapping[int, bool],
     request: SolveRequest,
@@ -481,7 +432,7 @@ def _problem(
     model: ModelSpec,
     cost: CostModel,
     level: Level,
-    replays: _Replays,
+    replays: Replays,
     expected: Expectations,
     counts: NDArray[np.int64],
     pins: Mapping[int, bool],
@@ -559,7 +510,7 @@ def _first_within_targets(
     tried: list[LevelSolution],
     model: ModelSpec,
     cost: CostModel,
-    choice: _Replays,
+    choice: Replays,
     choosing: Trace,
     request: SolveRequest,
 ) -> LevelSolution:

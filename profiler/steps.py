@@ -12,6 +12,7 @@ class StepKind(StrEnum):
 
     DECODE = "decode"
     PREFILL = "prefill"
+    MIXED = "mixed"
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ class Steps:
     rows
         int32 [S, L, E], tokens of the step routed to each expert.
     tokens
-        int64 [S], tokens of the step: the concurrency R of a decode step, up to C of a prefill chunk.
+        int64 [S], tokens of the step: the concurrency R of a decode step, C of a prefill chunk,
+        R + C of a mixed step.
     kind
-        Decode or prefill.
+        Decode, prefill, or both at once.
     approximate
         None when rows were replayed from tokens; otherwise one sentence on what was assumed.
     """

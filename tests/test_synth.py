@@ -7,10 +7,12 @@ import pytest
 
 from placer.errors import BadInputError
 from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.trace.info import trace_info
 from placer.profiler.trace.integrity import check_trace
+from placer.profiler.trace.request_counts import request_counts
 from placer.profiler.trace.selection import coverage, selection_counts
 from placer.profiler.trace.split import tokens_where
-from placer.profiler.trace.statistics import gini, lag1_reuse, trace_info
+from placer.profiler.trace.statistics import gini, lag1_reuse
 from placer.profiler.trace.synth import synthesise
 from placer.profiler.trace.synth_presets import PRESETS
 from placer.profiler.trace.trace import Phase, TokenTrace
@@ -18,9 +20,9 @@ from placer.profiler.trace.trace import Phase, TokenTrace
 
 @pytest.fixture(scope="module")
 def qwen() -> TokenTrace:
-    started = time.perf_counter()
+    started = time.process_time()
     trace = synthesise("qwen3-30b-a3b", seed=0)
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
     return trace
 
 
@@ -62,26 +64,71 @@ def mean_overlap(trace: TokenTrace, first: Phase, second: Phase, *, same_domain:
     )
 
 
-def test_qwen3_30b_has_its_measured_skew_and_locality(qwen: TokenTrace) -> None:
-    """75,773 decode tokens measured; a synthetic trace of 16,384 differs by the draw of its scores."""
-    document = trace_info(qwen)
-    assert document["coverage"] == pytest.approx({"25": 0.650, "50": 0.888, "60": 0.935}, abs=0.015)
-    assert document["gini"] == pytest.approx(0.556, abs=0.02)
-    assert document["lag1_reuse"] == pytest.approx(0.427, abs=0.02)
-    # From the measured counts, for independent tokens: 41.98 of 128 at a batch of 8, 95.5 at 64.
-    assert document["distinct_experts"]["8"] == pytest.approx(42.0, abs=1.0)
-    assert document["distinct_experts"]["64"] == pytest.approx(95.5, abs=4.0)
-    assert document["uniform_null"] == pytest.approx({"25": 0.26, "50": 0.51, "60": 0.61}, abs=0.01)
+# Measured figures (the sources are each preset's ``origin``), means over layers: coverage of the hottest 25, 50 and
+# 60 %, Gini, max/mean, reuse by the next token, distinct experts per layer at a batch of 64. Where reuse was not
+# recorded, None. Gamma scores make the single hottest expert a little less hot than some models do.
+MEASURED = {
+    "gpt-oss-20b": ((0.495, 0.793, 0.869), 0.397, 2.6, 0.437, 28.9),
+    "qwen3-30b-a3b": ((0.650, 0.888, 0.935), 0.556, 5.6, 0.427, 95.5),
+    "olmoe": ((0.436, 0.697, 0.774), 0.283, 3.1, None, 63.4),
+    "mixtral": ((0.310, 0.568, 0.690), 0.095, 1.3, None, 8.0),
+}
 
 
-def test_gpt_oss_has_its_measured_skew_and_locality(gpt_oss: TokenTrace) -> None:
-    document = trace_info(gpt_oss)
-    assert document["coverage"] == pytest.approx({"25": 0.495, "50": 0.793, "60": 0.869}, abs=0.03)
-    assert document["gini"] == pytest.approx(0.397, abs=0.025)
-    assert document["lag1_reuse"] == pytest.approx(0.437, abs=0.02)
-    assert document["distinct_experts"]["8"] == pytest.approx(18.0, abs=0.5)
-    assert document["distinct_experts"]["64"] == pytest.approx(28.9, abs=1.2)
-    assert document["uniform_null"] == pytest.approx({"25": 0.25, "50": 0.51, "60": 0.60}, abs=0.01)
+@pytest.mark.parametrize("preset", sorted(MEASURED))
+def test_a_preset_has_its_measured_skew_and_locality(preset: str, qwen: TokenTrace) -> None:
+    """A synthetic trace of 16,384 outputs differs from the measured ones by the draw of its scores."""
+    shares, skew, hottest_over_mean, reuse, distinct = MEASURED[preset]
+    document = trace_info(qwen if preset == "qwen3-30b-a3b" else synthesise(preset, seed=0))
+    coverages = dict(zip(("25", "50", "60"), shares, strict=True))
+    assert document["coverage"] == pytest.approx(coverages, abs=0.025)
+    assert document["gini"] == pytest.approx(skew, abs=0.025)
+    assert document["max_over_mean"] == pytest.approx(hottest_over_mean, rel=0.22)
+    assert document["distinct_experts"]["64"] == pytest.approx(distinct, rel=0.035)
+    if reuse is not None:
+        assert document["lag1_reuse"] == pytest.approx(reuse, abs=0.02)
+    # What a uniform router shows on as many tokens, beside each.
+    E, K = document["experts"], document["top_k"]
+    null = {percent: round(int(percent) * E / 100) / E for percent in coverages}
+    assert document["uniform_null"] == pytest.approx(null, abs=0.013)
+    assert all(document["coverage"][at] > document["uniform_null"][at] + 0.04 for at in coverages)
+    assert document["uniform_null_gini"] < 0.02 < document["gini"]
+    assert document["uniform_null_max_over_mean"] < 1.09 < document["max_over_mean"]
+    assert document["uniform_null_lag1_reuse"] == K / E < document["lag1_reuse"]
+    assert document["uniform_null_distinct_experts"]["64"] >= document["distinct_experts"]["64"]
+    assert document["verdict"] == ("flat" if preset == "mixtral" else "useful")
+
+
+def test_gpt_oss_uses_fewer_experts_in_small_batches_as_measured(gpt_oss: TokenTrace) -> None:
+    distinct = trace_info(gpt_oss)["distinct_experts"]
+    assert distinct == pytest.approx({"1": 4.0, "8": 18.0, "64": 28.9}, rel=0.03)
+
+
+def test_olmoe_requests_have_the_working_sets_that_were_recorded() -> None:
+    """Recorded: two random tokens of a request share .236 of their experts, .164 by popularity alone."""
+    requests = request_counts(synthesise("olmoe", seed=0), Phase.DECODE).counts
+    tokens, top_k = 256, 8
+    again = (requests * (requests - 1)).sum(axis=2) / (tokens * (tokens - 1) * top_k)
+    assert again.mean() == pytest.approx(0.236, abs=0.015)
+
+
+def test_the_domain_bound_preset_makes_one_domains_plan_worthless_for_another() -> None:
+    """OLMoE on unrelated text and code: hot quarters serve .59 of their own domain, .11 to .16 of another
+    (chance .25), and share .04 to .14 (Jaccard; chance .14); own Gini .48, half of the experts serve .82.
+    """
+    document = trace_info(synthesise("domain-bound", seed=0))
+    overlap = document["domain_overlap"]
+    apart = ~np.eye(4, dtype=bool)
+    quarter, half = np.array(overlap["coverage_25"]), np.array(overlap["coverage_50"])
+    assert np.diag(quarter).mean() == pytest.approx(0.56, abs=0.04)
+    assert quarter[apart].max() < 0.20
+    assert quarter[apart].mean() == pytest.approx(0.16, abs=0.03)
+    shared = np.array(overlap["jaccard_25"])[apart]
+    assert shared.mean() == pytest.approx(0.06, abs=0.03)
+    assert shared.max() < 0.14
+    assert np.diag(half).mean() == pytest.approx(0.83, abs=0.02)
+    assert half[apart].max() < 0.5
+    assert document["verdict"] == "domain-bound"
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -155,5 +202,5 @@ def test_impossible_sizes_are_refused(numbers: dict[str, int]) -> None:
 
 def test_an_unknown_preset_names_the_known_ones() -> None:
     with pytest.raises(BadInputError) as caught:
-        synthesise("mixtral")
+        synthesise("mixtral-8x22b")
     assert "gpt-oss-20b" in caught.value.hint

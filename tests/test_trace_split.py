@@ -11,7 +11,7 @@ from small_traces import count_trace, token_trace, token_traces
 from placer.errors import BadInputError
 from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.selection import selection_counts
-from placer.profiler.trace.split import split_requests
+from placer.profiler.trace.split import resampled_requests, split_requests
 from placer.profiler.trace.trace import CountTrace, Phase, TokenTrace
 
 
@@ -127,3 +127,28 @@ def test_runs_beyond_the_sampler_are_scaled() -> None:
     parts = split_requests(trace, (0.75, 0.25))
     assert selection_counts(parts[0]).tolist() == [[2_250_000_000, 750_000_000]]
     assert selection_counts(parts[1]).tolist() == [[750_000_000, 250_000_000]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(trace=token_traces(), seed=st.integers(0, 99))
+def test_a_resample_holds_whole_requests_of_the_trace(trace: TokenTrace, seed: int) -> None:
+    drawn = resampled_requests(trace, np.random.default_rng(seed))
+    assert isinstance(drawn, TokenTrace)
+    check_trace(drawn, "resampled")
+
+    def requests(one: TokenTrace) -> list[bytes]:
+        return [one.topk_ids[one.request == number].tobytes() for number in np.unique(one.request)]
+
+    assert len(requests(drawn)) == len(requests(trace))
+    assert set(requests(drawn)) <= set(requests(trace))
+
+
+def test_a_resample_of_counts_draws_windows() -> None:
+    trace = count_trace([[[3, 0]], [[0, 5]]], top_k=1)
+    drawn = resampled_requests(trace, np.random.default_rng(0))
+    assert isinstance(drawn, CountTrace)
+    rows = {
+        (tuple(counts[0]), int(tokens))
+        for counts, tokens in zip(drawn.counts, drawn.window_tokens, strict=True)
+    }
+    assert rows <= {((3, 0), 3), ((0, 5), 5)}

@@ -36,4 +36,5 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
                 f"{tables['coverage']['plan']:.1%}",
             )
         parts += [Text(""), domains]
+    parts += [Text(f"note: {note}") for note in evaluation.notes]
     return Group(*parts)

@@ -6,63 +6,126 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.console import sparkline
 from placer.answer.visible import all_visible
 
-LEAST_SELECTIONS = 20
-"""Selections per expert and layer below which chance alone orders the experts (a spread of 22 %)."""
-LEAST_REQUESTS = 3
-"""A trace is split by request into three parts: to solve, to choose and to report on."""
+_MOST_DOMAINS = 12
+"""Domains whose matrix fits the width; more are left to --json."""
 
 
 def trace_answer(document: dict[str, Any]) -> RenderableType:
-    """The `trace info` document: skew beside what a uniform router would show at the same sample size."""
+    """The `trace info` document: the verdict with what decided it, then skew, locality, layers and domains."""
     document = all_visible(document)
-    gain = document["coverage"]["50"] - document["uniform_null"]["50"]
-    verdict = (
-        "useful: the hottest half of the experts serves clearly more than by chance"
-        if gain > 0.05
-        else "flat: hot experts serve hardly more than by chance, static placement gains little"
-    )
-    too_little = _too_little(document)
-    if too_little is not None:
-        verdict = f"too little data to tell: {too_little}"
-    head = Text(
-        f"{verdict} ({document['coverage']['50']:.1%} against {document['uniform_null']['50']:.1%})",
-        style="bold",
-    )
-    table = Table(box=None, pad_edge=False)
-    for header in ("hottest experts of each layer", "serve", "uniform null"):
-        table.add_column(header, justify="left" if header.startswith("hot") else "right")
-    for share, served in document["coverage"].items():
-        table.add_row(f"{share} %", f"{served:.1%}", f"{document['uniform_null'][share]:.1%}")
-    layers = document["layers"]
-    facts = [
-        f"{document['kind']} trace: {document['tokens']:,} tokens, {document['requests']:,} requests or windows, "
-        f"{len(layers) if isinstance(layers, list) else layers} layers of {document['experts']} experts, "
-        f"top-{document['top_k']}",
-        f"Gini {document['gini']:z.3f}",
+    parts: list[RenderableType] = [
+        Text(f"{document['verdict']}: {document['verdict_reason']}", style="bold"),
+        Text(f"do: {document['advice']}"),
+        Text(""),
+        _coverage(document),
+        Text(""),
+        *(Text(fact) for fact in _facts(document)),
+        *(Text(line) for line in _layers(document)),
     ]
-    if document["lag1_reuse"] is not None:
+    if document["domain_overlap"] is not None:
+        parts += [Text(""), *_domains(document["domain_overlap"])]
+    elif document["domains"]:
+        parts.append(Text(f"{len(document['domains'])} domains: {', '.join(map(str, document['domains']))}"))
+    return Group(*parts)
+
+
+def _coverage(document: dict[str, Any]) -> Table:
+    heldout = document["heldout_coverage"]
+    table = Table(box=None, pad_edge=False)
+    for header in ("hottest experts of each layer", "serve", "of other requests (95 %)", "uniform null"):
+        table.add_column(header, justify="left" if header.startswith("hottest") else "right")
+    for share, served in document["coverage"].items():
+        other = "not known"
+        if heldout is not None:
+            figures = heldout[share]
+            other = f"{figures['mean']:.1%} ({figures['low']:.1%} to {figures['high']:.1%})"
+        table.add_row(f"{share} %", f"{served:.1%}", other, f"{document['uniform_null'][share]:.1%}")
+    return table
+
+
+def _facts(document: dict[str, Any]) -> list[str]:
+    whose = "requests" if document["kind"] == "tokens" else "windows"
+    facts = [
+        f"{document['kind']} trace: {document['tokens']:,} tokens, {document['requests']:,} {whose}, "
+        f"{len(document['layers'])} layers of {document['experts']} experts, top-{document['top_k']}",
+        f"Gini {document['gini']:z.3f} ({document['uniform_null_gini']:.3f} by chance); the hottest expert of a layer "
+        f"has {document['max_over_mean']:.1f} times the mean ({document['uniform_null_max_over_mean']:.1f} by chance)",
+    ]
+    reuse = document["lag1_reuse"]
+    if reuse is None:
+        facts.append(f"reuse by the next token: not known ({document['null_reasons']['lag1_reuse']})")
+    else:
         facts.append(
-            f"an expert of a token is chosen again by the next token in {document['lag1_reuse']:.1%}"
+            f"an expert of a token is chosen again by the next token in {reuse:.1%} "
+            f"({document['popularity_lag1_reuse']:.1%} by popularity alone, "
+            f"{document['uniform_null_lag1_reuse']:.1%} by chance)"
         )
-    if document["distinct_experts"] is not None:
-        distinct = ", ".join(
-            f"{count:.1f} at {batch}" for batch, count in document["distinct_experts"].items()
+    distinct = ", ".join(
+        f"{count:.1f} at {batch} ({document['uniform_null_distinct_experts'][batch]:.1f})"
+        for batch, count in document["distinct_experts"].items()
+    )
+    facts.append(f"distinct experts per layer by batch (by chance): {distinct}")
+    if (prefill := document["prefill"]) is not None:
+        facts.append(
+            f"prompts: the hottest half serves {prefill['coverage']['50']:.1%} "
+            f"({prefill['uniform_null']['50']:.1%} by chance); their hottest quarter shares "
+            f"{prefill['jaccard_25_with_decode']:.2f} with the outputs' (Jaccard; chance 0.14)"
         )
-        facts.append(f"distinct experts per layer by batch: {distinct}")
-    if document["domains"]:
-        facts.append(f"{len(document['domains'])} domains: {', '.join(map(str, document['domains']))}")
-    return Group(head, Text(""), table, Text(""), *[Text(fact) for fact in facts])
+    if (alone := document["counts_alone"]) is not None:
+        decode, chunk = alone["decode_64"], alone["prefill_512"]
+        facts.append(
+            "had only counts been recorded, replay would be off: steps of 64 by "
+            f"{decode['distinct']:+z.1%} distinct experts and {decode['spread']:+z.0%} spread between steps, chunks of "
+            f"512 by {chunk['distinct']:+z.1%} and {chunk['heaviest']:+z.0%} rows of the heaviest expert"
+        )
+    return facts
 
 
-def _too_little(document: dict[str, Any]) -> str | None:
-    """What a trace has too little of to be judged, or None."""
-    experts = document["experts"]
-    each = document["tokens"] * document["top_k"] / experts
-    if each < LEAST_SELECTIONS:
-        needed = -(-LEAST_SELECTIONS * experts // document["top_k"])
-        return f"{document['tokens']:,} tokens of the {needed:,} that {experts} experts need; record more"
-    if document["requests"] < LEAST_REQUESTS:
-        return f"{document['requests']} request(s), of {LEAST_REQUESTS} that solving needs; record more"
-    return None
+def _layers(document: dict[str, Any]) -> list[str]:
+    """A line of bars per figure, one bar per MoE layer from the first to the last."""
+    profile, layers = document["layer_profile"], document["layers"]
+    lines = ["", f"by layer, {layers[0]} to {layers[-1]}:"]
+    for label, name in (("Gini", "gini"), ("25 % serve", "coverage_25"), ("reuse", "lag1_reuse")):
+        values = profile[name]
+        if values is not None:
+            ends = f"{min(values):.2f} to {max(values):.2f}"
+            lines.append(f"{label:>10}  {ends}  {sparkline(values, max(values))}")
+    return lines
+
+
+def _domains(overlap: dict[str, Any]) -> list[RenderableType]:
+    """What the row's hottest half serves of the column's selections, and how many hot experts they share."""
+    names, most = overlap["domains"], _MOST_DOMAINS
+    shown = sorted(sorted(range(len(names)), key=lambda at: -overlap["tokens"][at])[:most])
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("the hottest half of", no_wrap=True, overflow="ellipsis", max_width=28)
+    for number in range(1, len(shown) + 1):
+        table.add_column(f"{number:>4}", justify="right", no_wrap=True)
+    for number, row in enumerate(shown, start=1):
+        served = [f"{100 * overlap['coverage_50'][row][column]:.0f}" for column in shown]
+        table.add_row(Text(f"{number} {names[row]}"), *served)
+    parts: list[RenderableType] = [
+        Text("by domain, % of the column's selections served (diagonal: halves of its own requests):"),
+        table,
+    ]
+    jaccard = overlap["jaccard_25"]
+    pairs = [(jaccard[a][b], names[a], names[b]) for a in shown for b in shown if a < b]
+    least, highest = min(pairs), max(pairs)
+    parts.append(
+        Text(
+            f"shared among hottest quarters (Jaccard): least {least[0]:.2f} ({least[1]}, {least[2]}), most "
+            f"{highest[0]:.2f} ({highest[1]}, {highest[2]}); equal domains 1, chance 0.14"
+        )
+    )
+    if len(shown) < len(names):
+        parts.append(Text(f"{len(names) - len(shown)} smaller domains are in --json alone"))
+    if overlap["left_out"]:
+        parts.append(
+            Text(
+                "left out: " + "; ".join(f"{name} ({reason})" for name, reason in overlap["left_out"].items())
+            )
+        )
+    return parts

@@ -14,6 +14,7 @@ from placer.errors import BadInputError
 from placer.input import checked_input
 from placer.output import write_whole
 from placer.profiler.trace.integrity import check_trace
+from placer.profiler.trace.mapped import mapped_arrays
 from placer.profiler.trace.trace import CountTrace, TokenTrace, Trace, TraceHeader
 
 SCHEMA = "placer.trace/1"
@@ -95,7 +96,7 @@ def _arrays(trace: Trace) -> dict[str, NDArray[Any]]:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read and check a trace file.
+    """Read and check a trace file; its arrays are mapped, not copied.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def read_trace(path: Path) -> Trace:
             found = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
             types = _COUNT_TYPES if "counts" in found else _TOKEN_TYPES
             _check_types(found, types, path)
-            arrays = {name: file.get_tensor(name) for name in types if name in found}
+        arrays = mapped_arrays(path, [name for name in types if name in found])
     except BadInputError:
         raise
     except Exception as error:  # the reader is foreign code and raises its own kinds

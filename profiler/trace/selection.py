@@ -72,6 +72,23 @@ def inclusion_share(counts: NDArray[np.int64], top_k: int) -> NDArray[np.float64
         share = np.where(full, 1.0, share * scale[:, None])
 
 
+def hottest(counts: NDArray[np.integer] | NDArray[np.floating], share: float) -> NDArray[np.bool_]:
+    """The most selected ``share`` of each layer's experts, smaller ids first among equals: bool [..., L, E].
+
+    The number of experts is rounded to the nearest whole one.
+    """
+    kept = round(share * counts.shape[-1])
+    order = np.argsort(-counts.astype(np.float64), axis=-1, kind="stable")[..., :kept]
+    hot = np.zeros(counts.shape, dtype=np.bool_)
+    np.put_along_axis(hot, order, True, axis=-1)
+    return hot
+
+
+def chance_coverage(experts: int, share: float) -> float:
+    """Coverage that a hot set of ``share`` of a layer's experts has of selections it knows nothing of."""
+    return round(share * experts) / experts
+
+
 def coverage(counts: NDArray[np.int64], share: float) -> NDArray[np.float64]:
     """Share of a layer's selections that its hottest ``share`` of experts serve: float64 [..., L].
 

@@ -58,19 +58,42 @@ def split_requests(
 
 def tokens_where(trace: TokenTrace, chosen: NDArray[np.bool_]) -> TokenTrace:
     """The tokens of ``trace`` where ``chosen`` (bool [T]) holds, header kept."""
+    return tokens_at(trace, np.flatnonzero(chosen))
+
+
+def tokens_at(trace: TokenTrace, tokens: NDArray[np.int64]) -> TokenTrace:
+    """The tokens of ``trace`` at the indices ``tokens`` (int64 [T]), in that order, header kept."""
 
     def kept(array: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if array is None else array[chosen]
+        return None if array is None else array[tokens]
 
     return replace(
         trace,
-        topk_ids=trace.topk_ids[chosen],
-        request=trace.request[chosen],
-        position=trace.position[chosen],
-        phase=trace.phase[chosen],
+        topk_ids=trace.topk_ids[tokens],
+        request=trace.request[tokens],
+        position=trace.position[tokens],
+        phase=trace.phase[tokens],
         domain=kept(trace.domain),
         topk_weights=kept(trace.topk_weights),
     )
+
+
+def resampled_requests(trace: Trace, random: np.random.Generator) -> Trace:
+    """As many requests (windows) as ``trace`` has, drawn with replacement: one draw of a bootstrap.
+
+    A request that is drawn twice becomes two requests.
+    """
+    if isinstance(trace, CountTrace):
+        drawn = random.integers(0, len(trace.counts), len(trace.counts))
+        return replace(trace, counts=trace.counts[drawn], window_tokens=trace.window_tokens[drawn])
+    starts = np.flatnonzero(np.diff(trace.request, prepend=trace.request[0] - np.int64(1)))
+    lengths = np.diff(starts, append=trace.tokens)
+    drawn = random.integers(0, starts.size, starts.size)
+    ends = np.cumsum(lengths[drawn])
+    within = np.arange(ends[-1]) - np.repeat(ends - lengths[drawn], lengths[drawn])
+    tokens = np.repeat(starts[drawn], lengths[drawn]) + within
+    renamed = np.repeat(np.arange(drawn.size, dtype=np.int32), lengths[drawn])
+    return replace(tokens_at(trace, tokens), request=renamed)
 
 
 def _assigned(

@@ -1,36 +1,10 @@
-"""What a trace is worth: skew beside the uniform null, reuse, and distinct experts by batch."""
-
-from typing import Any
+"""Statistics of routing: skew of counts, reuse between tokens, and distinct experts by batch."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.errors import BadInputError
-from placer.profiler.trace.selection import (
-    coverage,
-    coverage_of_mask,
-    inclusion_share,
-    selection_counts,
-    selection_share,
-)
-from placer.profiler.trace.trace import PADDING, Phase, TokenTrace, Trace
-from placer.profiler.trace.uniform import uniform_counts
+from placer.profiler.trace.trace import PADDING, Phase, TokenTrace
 
-__all__ = [
-    "coverage",
-    "coverage_of_mask",
-    "distinct_experts",
-    "gini",
-    "lag1_reuse",
-    "selection_counts",
-    "selection_share",
-    "trace_info",
-]
-
-COVERAGE_PERCENT = (25, 50, 60)
-DISTINCT_BATCHES = (1, 8, 64)
-_NULL_DRAWS = 64
-_NULL_SEED = 0
 _BLOCK_PAIRS = 2_000_000
 
 
@@ -44,6 +18,11 @@ def gini(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     ranked = (rising * np.arange(1, E + 1)).sum(axis=-1)
     coefficient: NDArray[np.float64] = 2.0 * ranked / (E * rising.sum(axis=-1)) - (E + 1) / E
     return coefficient
+
+
+def max_over_mean(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Selections of the hottest expert over the mean of all, from counts [..., E]: float64 [...]."""
+    return np.asarray(counts.max(axis=-1) / counts.mean(axis=-1))
 
 
 def lag1_reuse(trace: TokenTrace, phase: Phase | None = None) -> NDArray[np.float64] | None:
@@ -80,83 +59,3 @@ def distinct_experts(share: NDArray[np.float64], batch: int) -> NDArray[np.float
     running requests are at unrelated positions, so their tokens are such draws.
     """
     return np.asarray((1.0 - (1.0 - share) ** batch).sum(axis=1))
-
-
-def trace_info(trace: Trace) -> dict[str, Any]:
-    """The ``trace info`` document.
-
-    Skew and reuse are of the decode tokens where there are any (``measured_on``), means over layers; a
-    mixed trace adds ``prefill`` with the skew of its prompts. ``uniform_null`` is the coverage that a
-    uniform router shows at the same number of tokens (simulated, fixed seed): a small sample looks skewed by
-    chance.
-    """
-    header = trace.header
-    document: dict[str, Any] = {
-        "kind": "tokens" if isinstance(trace, TokenTrace) else "counts",
-        "model": header.model,
-        "source": header.source,
-        "layers": list(header.layers),
-        "experts": header.experts,
-        "top_k": header.top_k,
-        "tokens": trace.tokens,
-    }
-    null_reasons: dict[str, str] = {}
-    phase: Phase | None = None
-    if isinstance(trace, TokenTrace):
-        present = [one for one in Phase if np.any(trace.phase == one)]
-        phase = Phase.DECODE if Phase.DECODE in present else Phase.PREFILL
-        document["requests"] = int(np.unique(trace.request).size)
-        document["phases"] = {one.name.lower(): int((trace.phase == one).sum()) for one in present}
-        document["measured_on"] = phase.name.lower()
-        reuse = lag1_reuse(trace, phase)
-        document["lag1_reuse"] = None if reuse is None else float(reuse.mean())
-        if reuse is None:
-            null_reasons["lag1_reuse"] = "no two consecutive tokens of a request"
-    else:
-        document["requests"] = len(trace.counts)
-        document["phases"] = document["lag1_reuse"] = None
-        document["measured_on"] = "all"
-        null_reasons["phases"] = "counts do not tell phases apart"
-        null_reasons["lag1_reuse"] = "counts hold no token order"
-    document["domains"] = list(header.domains)
-    counts = _routed(selection_counts(trace, phase), header.layers)
-    document.update(_skew(counts, header.top_k))
-    share = inclusion_share(counts, header.top_k)
-    document["distinct_experts"] = {
-        str(batch): float(distinct_experts(share, batch).mean()) for batch in DISTINCT_BATCHES
-    }
-    document["prefill"] = None
-    if phase is Phase.DECODE and Phase.PREFILL in present:
-        document["prefill"] = _skew(
-            _routed(selection_counts(trace, Phase.PREFILL), header.layers), header.top_k
-        )
-    else:
-        null_reasons["prefill"] = "the trace does not hold both phases"
-    document["notes"] = list(header.notes)
-    document["null_reasons"] = null_reasons
-    return document
-
-
-def _routed(counts: NDArray[np.int64], layers: tuple[int, ...]) -> NDArray[np.int64]:
-    silent = ~counts.any(axis=1)
-    if silent.any():
-        raise BadInputError(
-            f"layer {layers[int(np.argmax(silent))]} has no selection in one of the trace's phases",
-            "record more tokens",
-        )
-    return counts
-
-
-def _skew(counts: NDArray[np.int64], top_k: int) -> dict[str, Any]:
-    """Coverage, its uniform null at the same sample size, and Gini, means over layers (``counts`` [L, E])."""
-    tokens = round(float(counts.sum(axis=1).mean()) / top_k)
-    null = uniform_counts(
-        max(tokens, 1), counts.shape[1], top_k, _NULL_DRAWS, np.random.default_rng(_NULL_SEED)
-    )
-    shares = {str(percent): percent / 100 for percent in COVERAGE_PERCENT}
-    return {
-        "coverage": {name: float(coverage(counts, share).mean()) for name, share in shares.items()},
-        "uniform_null": {name: float(coverage(null, share).mean()) for name, share in shares.items()},
-        "gini": float(gini(counts).mean()),
-        "uniform_null_gini": float(gini(null).mean()),
-    }

@@ -82,7 +82,9 @@ def _scores(
     prompt_base = np.where(shared, base, random.gamma(base_shape, size=(L, E)))
 
     def factor(shape: float) -> NDArray[np.float64]:
-        return np.asarray(random.gamma(shape, 1.0 / shape, size=(int(domain.max()) + 1, L, E)))
+        drawn = random.gamma(shape, 1.0 / shape, size=(int(domain.max()) + 1, L, E))
+        # Gamma draws over their sum are Dirichlet: what an expert gives to one domain, others lack.
+        return np.asarray(drawn / drawn.mean(axis=0) if preset.domains_compete else drawn)
 
     outputs = base * factor(preset.domain_shape)[domain] * request
     prompts = prompt_base * factor(preset.prompt_domain_shape)[domain] * request

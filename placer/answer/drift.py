@@ -1,0 +1,47 @@
+"""What `placer trace compare` prints."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.drift import Advice, Drift
+
+_WHAT = {
+    Advice.KEEP: "keep the plan",
+    Advice.RESOLVE: "re-solve on B",
+    Advice.RECORD_MORE: "keep the plan for now, and record more requests of B",
+}
+
+
+def drift_answer(found: Drift) -> RenderableType:
+    """The advice with what decided it, then the plan on both traces beside a re-solve."""
+    table = Table(box=None, pad_edge=False)
+    for header in ("predicted", "decode step", "per output token", "coverage"):
+        table.add_column(header, justify="left" if header == "predicted" else "right")
+    for name, figures in (
+        ("plan on A", found.home),
+        ("plan on B", found.plan),
+        ("re-solved on B", found.resolved),
+    ):
+        table.add_row(
+            name,
+            f"{figures.decode_step_ms:,.3f} ms",
+            f"{figures.output_token_us:,.1f} us",
+            f"{figures.coverage:.1%}",
+        )
+    settings = found.settings
+    lines = [
+        f"{found.moved_experts:,} of {found.hot_total:,} hot experts would change; settings stay: "
+        f"{settings.max_running_requests} running requests, chunk {settings.chunk_tokens}, "
+        f"{settings.kv_tokens:,} KV tokens",
+    ]
+    if found.no_interval is not None:
+        lines.append(f"no confidence interval: {found.no_interval}")
+    lines += [f"note: {note}" for note in found.notes]
+    return Group(
+        Text(f"{_WHAT[found.advice]}: {found.reason}", style="bold"),
+        Text(""),
+        table,
+        Text(""),
+        *(Text(line) for line in lines),
+    )

@@ -1,0 +1,86 @@
+"""The steps that a trace is replayed into for a level, made once per concurrency and per chunk."""
+
+from placer.level import Level
+from placer.level_cost import LevelCosts, level_costs
+from placer.model.spec import ModelSpec
+from placer.profiler.cost import CostModel
+from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.steps import StepKind, Steps
+from placer.profiler.trace.trace import Trace
+from placer.sampling import decode_steps, prefill_steps, whole_trace_steps
+from placer.workload import Workload
+
+EVALUATION_SEED = 1
+"""Replay seed of the choosing and reporting steps: other draws than the solving ones."""
+
+
+class Replays:
+    """Replayed steps of one part of a trace.
+
+    Parameters
+    ----------
+    prefill_from
+        "trace", "decode" (decode tokens stand in where the trace has no prompts) or "none".
+    step_factor
+        How many times the steps of a solve are replayed.
+    """
+
+    def __init__(self, trace: Trace, seed: int, prefill_from: str, *, step_factor: int = 1) -> None:
+        self._trace = trace
+        self._seed = seed
+        self._prefill_from = prefill_from
+        self._step_factor = step_factor
+        self._decode: dict[int, Steps] = {}
+        self._prefill: dict[int, Steps | None] = {}
+
+    def decode(self, concurrency: int) -> Steps:
+        """Decode steps at ``concurrency``."""
+        if concurrency not in self._decode:
+            steps = self._step_factor * decode_steps(concurrency)
+            self._decode[concurrency] = replay_decode(self._trace, concurrency, steps, seed=self._seed)
+        return self._decode[concurrency]
+
+    def prefill(self, chunk_tokens: int) -> Steps | None:
+        """Prefill chunks, or None where prompts are left out."""
+        if self._prefill_from == "none":
+            return None
+        if chunk_tokens not in self._prefill:
+            self._prefill[chunk_tokens] = replay_prefill(
+                self._trace,
+                chunk_tokens,
+                self._step_factor * prefill_steps(chunk_tokens),
+                seed=self._seed,
+                from_decode=self._prefill_from == "decode",
+            )
+        return self._prefill[chunk_tokens]
+
+    def whole(self, tokens: int, kind: StepKind) -> Steps:
+        """Steps of ``tokens`` tokens that play the trace once: what the sampled steps are corrected to."""
+        L, E = len(self._trace.header.layers), self._trace.header.experts
+        steps = whole_trace_steps(self._trace.tokens, tokens, L * E)
+        seed = self._seed + EVALUATION_SEED
+        if kind is StepKind.DECODE:
+            return replay_decode(self._trace, tokens, steps, seed=seed)
+        return replay_prefill(
+            self._trace, tokens, steps, seed=seed, from_decode=self._prefill_from == "decode"
+        )
+
+    def costs(
+        self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int
+    ) -> LevelCosts:
+        """What the replayed steps cost at ``level``."""
+        chunk = min(level.settings.chunk_tokens, workload.prompt_tokens)
+        return level_costs(
+            model,
+            cost,
+            self.decode(level.settings.max_running_requests),
+            self.prefill(chunk),
+            level.settings,
+            workload,
+            tp,
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """What the steps made so far assume."""
+        steps = [*self._decode.values(), *(step for step in self._prefill.values() if step is not None)]
+        return tuple(dict.fromkeys(step.approximate for step in steps if step.approximate))

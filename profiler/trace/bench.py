@@ -1,0 +1,146 @@
+"""How long import and replay of a trace take, and how much memory, at growing sizes."""
+
+import multiprocessing
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.pool import Pool
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from placer.errors import BadInputError
+from placer.profiler.replay import replay_decode
+from placer.profiler.trace.file import read_trace, write_trace
+from placer.profiler.trace.importing import import_trace
+from placer.profiler.trace.synth import synthesise
+from placer.solvers.peak_memory import PeakMemory
+
+CONCURRENCY = 64
+STEPS = 2000
+_PRESET = "gpt-oss-20b"
+_REQUESTS, _REQUEST_TOKENS = 64, 256
+_LEAST_IDS = 100_000
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class TraceBenchRow:
+    """One size: ``ids`` routed expert ids of ``tokens`` tokens, the seconds of each stage, and peak memory.
+
+    Attributes
+    ----------
+    import_s, write_s, read_s, replay_s
+        Dump to trace, trace to file, file to checked trace, and trace to 2,000 decode steps of 64 requests.
+    ids_per_s
+        Ids over the seconds of all stages.
+    peak_bytes
+        Highest resident memory of the process, interpreter and mapped files included (sampled).
+    """
+
+    ids: int
+    tokens: int
+    import_s: float
+    write_s: float
+    read_s: float
+    replay_s: float
+    ids_per_s: float
+    peak_bytes: int
+
+
+def bench_sizes(most_ids: int) -> tuple[int, ...]:
+    """Sizes to run, in rising order: ``most_ids`` and its thirds and tenths down to a million.
+
+    Raises
+    ------
+    BadInputError
+        When ``most_ids`` is below 100,000.
+    """
+    if most_ids < _LEAST_IDS:
+        raise BadInputError(f"--ids is {most_ids}", f"give at least {_LEAST_IDS:,}")
+    sizes = [most_ids]
+    while (smaller := most_ids // 10 ** (len(sizes) // 2) // (3 if len(sizes) % 2 else 1)) >= 1_000_000:
+        sizes.append(smaller)
+    return tuple(sorted(sizes))
+
+
+def bench_trace(
+    sizes: tuple[int, ...], progress: Progress = lambda _text, _share: None
+) -> Iterator[TraceBenchRow]:
+    """Generate, import, write, read and replay a trace of each size, each in a process of its own.
+
+    The ids are synthetic (preset gpt-oss-20b), repeated to the size.
+    """
+    with tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder:
+        for number, ids in enumerate(sizes):
+            progress(f"{ids:,} ids", number / len(sizes))
+            path = Path(folder) / f"{ids}.npz"
+            with _process() as pool:
+                pool.apply(_generate, (ids, path))
+            with _process() as pool:
+                yield pool.apply(_measure, (path, Path(folder)))
+            path.unlink()
+
+
+def bench_file(source: Path) -> TraceBenchRow:
+    """Import ``source`` (see `import_trace`), write, read and replay it, in a process of its own.
+
+    Raises
+    ------
+    BadInputError
+        When the file cannot be imported, or holds no decode tokens.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder,
+        _process() as pool,
+    ):
+        return pool.apply(_measure, (source, Path(folder)))
+
+
+def _process() -> Pool:
+    """A process that has held no trace yet; Ctrl-C is left to this one, which ends it."""
+    return multiprocessing.get_context("spawn").Pool(1, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+
+
+def _generate(ids: int, path: Path) -> None:
+    """Write an npz of about ``ids`` ids to ``path``."""
+    base = synthesise(_PRESET, requests=_REQUESTS, prompt_tokens=0, output_tokens=_REQUEST_TOKENS)
+    _, L, K = base.topk_ids.shape
+    T = max(1, ids // (L * K))
+    topk = np.resize(base.topk_ids.astype(np.uint8), (T, L, K))
+    np.savez(path, topk=topk, offsets=np.append(np.arange(0, T, _REQUEST_TOKENS), T))
+
+
+def _measure(path: Path, folder: Path) -> TraceBenchRow:
+    """Import, write (to ``folder``), read and replay the file at ``path``."""
+    before = psutil.Process().memory_info().rss
+    marks = [time.perf_counter()]
+    with PeakMemory() as memory:
+        trace = import_trace(path)
+        marks.append(time.perf_counter())
+        file = folder / "trace.safetensors"
+        write_trace(trace, file)
+        marks.append(time.perf_counter())
+        # The imported trace is let go before the file is mapped, as in a run of its own.
+        del trace
+        trace = read_trace(file)
+        marks.append(time.perf_counter())
+        replay_decode(trace, CONCURRENCY, STEPS, seed=0)
+        marks.append(time.perf_counter())
+    ids = trace.tokens * len(trace.header.layers) * trace.header.top_k
+    file.unlink()
+    seconds = np.diff(marks)
+    return TraceBenchRow(
+        ids=ids,
+        tokens=trace.tokens,
+        import_s=float(seconds[0]),
+        write_s=float(seconds[1]),
+        read_s=float(seconds[2]),
+        replay_s=float(seconds[3]),
+        ids_per_s=ids / float(seconds.sum()),
+        peak_bytes=before + memory.peak_bytes,
+    )
