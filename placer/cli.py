@@ -709,7 +709,7 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         _check_nothing_empty(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = app(prog_name="placer", standalone_mode=False)
         if code == INTERRUPTED:
             # Typer turns Ctrl-C into this code by itself.
             raise KeyboardInterrupt
