@@ -18,6 +18,7 @@ from placer.answer.console import command_line, print_answer, print_line
 from placer.answer.visible import visible
 from placer.errors import BadInputError, PlacerError
 from placer.output import checked_output
+from placer.profiler.trace.formats import FORMATS, formats_help
 
 app = typer.Typer(
     name="placer",
@@ -207,18 +208,31 @@ def hardware(
         _show(hardware_answer(document))
 
 
-@trace_app.command("import")
+@trace_app.command("import", epilog=formats_help())
 def trace_import(
-    source: Annotated[Path, typer.Argument(help="Recorder dump (.pt), or .npz of ids or counts.")],
+    sources: Annotated[list[Path], typer.Argument(help="Files to import, or folders of them.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
         "trace.safetensors"
     ),
     model: Annotated[
         Path | None, typer.Option("--model", help="Checkpoint directory the trace must match.")
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="auto, npz, sglang.")] = "auto",
+    form: Annotated[str, typer.Option("--format", help=f"auto, {', '.join(FORMATS)}.")] = "auto",
+    phase: Annotated[str, typer.Option("--phase", help="Keep one phase: all, prefill or decode.")] = "all",
+    keep: Annotated[
+        str, typer.Option("--keep", help="auto (what the first file holds), tokens or counts.")
+    ] = "auto",
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, help="Windows that counts of several files are kept in.")
+    ] = 64,
+    broken: Annotated[
+        str, typer.Option("--broken", help="stop at a file that cannot be used, or skip and name it.")
+    ] = "stop",
+    dask: Annotated[
+        str | None, typer.Option("--dask", help="Read files on this Dask cluster: tcp://host:8786.")
+    ] = None,
 ) -> None:
-    """Turn a runtime's dump into a trace file.
+    """Turn what a runtime recorded into a trace file: one file, or thousands from many servers.
 
     An .npz (numpy.savez) holds expert ids as topk [tokens, layers, k], with -1 for an unused slot; offsets
     [requests + 1], where request r is the tokens offsets[r] to offsets[r + 1]; and, if you like, domain [requests]
@@ -226,24 +240,34 @@ def trace_import(
     layers (indices in the checkpoint), experts and top_k, which --model also gives.
     """
     from placer.model.spec import read_model
-    from placer.profiler.trace.file import write_trace
-    from placer.profiler.trace.importing import import_trace
+    from placer.profiler.trace.fleet import ImportRequest, import_files
+    from placer.profiler.trace.known_model import KnownModel
+    from placer.profiler.trace.trace import Phase
 
     spec = None if model is None else read_model(model)
-    checked_output(output, [source])
-    trace = import_trace(
-        source,
-        format=form,
-        name=None if spec is None else spec.name,
-        layers=None if spec is None else spec.moe_layers,
-        experts=None if spec is None else spec.experts,
-        top_k=None if spec is None else spec.top_k,
+    known = (
+        KnownModel()
+        if spec is None
+        else KnownModel(spec.name, spec.moe_layers, spec.num_layers, spec.experts, spec.top_k)
     )
-    write_trace(trace, output)
-    for note in trace.header.notes:
+    phases: dict[str, Phase | None] = {"all": None, "prefill": Phase.PREFILL, "decode": Phase.DECODE}
+    request = ImportRequest(
+        model=known,
+        format=form,
+        phase=_choice(phase, phases, "--phase"),
+        keep=keep,
+        windows=windows,
+        broken=broken,
+        dask=dask,
+    )
+    with _Bar() as bar:
+        imported = import_files(sources, output, request, bar)
+    for note in imported.header.notes:
         _say(f"note: {note}")
     _say(
-        f"{output}: {trace.tokens:,} tokens, {len(trace.header.layers)} MoE layers, {trace.header.experts} experts"
+        f"{output}: {imported.tokens:,} tokens, {len(imported.header.layers)} MoE layers, "
+        f"{imported.header.experts} experts"
+        + (f", from {imported.shards:,} files" if imported.shards > 1 else "")
     )
 
 
@@ -778,7 +802,7 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         _check_nothing_empty(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = app(prog_name="placer", standalone_mode=False)
         if code == INTERRUPTED:
             # Typer turns Ctrl-C into this code by itself.
             raise KeyboardInterrupt

@@ -14,7 +14,13 @@ FOLDERS = [
     Path(placer.__file__).parent,
     *(Path(placer.__file__).parents[1] / name for name in ("profiler", "kernels", "solvers")),
 ]
-OTHERS = {"--help", "--kt-method", "--enable-return-routed-experts"}
+OTHERS = {
+    "--help",
+    "--kt-method",
+    "--enable-return-routed-experts",
+    "--init-expert-location",
+    "--output-format",
+}
 """What every command takes, and flags of runtimes that an error may name."""
 
 

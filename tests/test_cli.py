@@ -522,6 +522,41 @@ def test_more_clients_than_a_closed_loop_can_play_are_refused(job: Path, run: Ru
     assert "--concurrency" in err
 
 
+def test_import_reads_folders_and_names_what_is_wrong(run: Run, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for number in range(3):
+        rows = "".join(f"0,{expert},{expert + number + 1}\n" for expert in range(4))
+        (shards / f"{number}.csv").write_text("layer,expert,count\n" + rows)
+    (tmp_path / "config.json").write_text(json.dumps({**TINY_CONFIG, "num_hidden_layers": 1}))
+    spec = ["--model", tmp_path, "-o", tmp_path / "t"]
+    code, _, err = run("trace", "import", shards, *spec)
+    assert code == 0
+    assert "3 files" in err
+    (shards / "broken").write_text("layer,expert,count\n0,0,x\n")
+    code, _, err = run("trace", "import", shards, *spec)
+    assert code == 2
+    assert "broken, row 1" in err
+    assert "--broken skip" in err
+    code, _, err = run("trace", "import", shards, *spec, "--broken", "skip")
+    assert code == 0
+    assert "1 shards could not be used" in err
+    code, _, err = run("trace", "import", tmp_path / "none", *spec)
+    assert (code, "no such file or folder" in err) == (2, True)
+    code, _, err = run("trace", "import", shards, "--phase", "both")
+    assert (code, "--phase" in err) == (2, True)
+
+
+def test_import_help_names_every_format_and_how_it_is_told(run: Run) -> None:
+    from placer.profiler.trace.formats import FORMATS
+
+    code, out, _ = run("trace", "import", "--help")
+    assert code == 0
+    words = " ".join(out.split())
+    for name, one in FORMATS.items():
+        assert f"{name}: {one.holds} ({one.told_by})" in words
+
+
 @pytest.mark.parametrize("arguments", [[], ["trace"]])
 def test_a_bare_command_shows_its_help(run: Run, arguments: list[object]) -> None:
     code, out, err = run(*arguments)
@@ -543,7 +578,7 @@ def test_a_bare_command_shows_its_help(run: Run, arguments: list[object]) -> Non
         (["trace", "info", ""], "an argument is empty"),
         (["export", "", "-o", "out"], "an argument is empty"),
         (["trace", "info", "."], ". is a directory, where a trace is expected"),
-        (["trace", "import", "."], ". is a directory"),
+        (["trace", "import", "."], ".: no file to import"),
         (["bench", "."], ". is a directory, where a solver instance is expected"),
         (["export", ".", "-o", "out"], ". is a directory, where a placement is expected"),
         (["trace", "info", "nowhere"], "cannot read trace nowhere: no such file"),
@@ -570,7 +605,7 @@ def test_a_file_given_for_another_kind_of_file(job: Path, printed: Run, tmp_path
         (solve_arguments(job, tmp_path / "p", profile=trace), "trace.safetensors is not"),
         (solve_arguments(job, tmp_path / "p", profile=model / "config.json"), "holds no field schema"),
         (["export", profile, "-o", tmp_path / "p"], "schema is 'placer.profile/1'"),
-        (["trace", "import", placed, "-o", tmp_path / "p"], "neither a recorder dump nor an npz"),
+        (["trace", "import", placed, "-o", tmp_path / "p"], "no answer of SGLang or vLLM"),
         (["evaluate", placed, "--model", model, "--trace", job / "ids.npz", "--profile", profile], "trace"),
         (["bench", trace], "not an .npz"),
         (["inspect", "--model", trace], "trace.safetensors is not"),

@@ -58,6 +58,13 @@ def test_a_trace_comes_back_as_it_was_written(trace: Trace, tmp_path_factory: py
     assert_same(read_trace(path), trace)
 
 
+def test_the_bytes_depend_on_the_content_alone(tmp_path: Path) -> None:
+    trace = token_trace([[[0, 1]]], experts=2)
+    for name in ("one", "other"):
+        write_trace(trace, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
 def test_weights_notes_and_any_text_come_back_too(tmp_path: Path) -> None:
     trace = token_trace([[[0, 1]]], experts=2)
     trace = replace(

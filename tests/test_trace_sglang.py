@@ -125,6 +125,46 @@ def test_unused_rows_of_the_buffer_are_no_windows(tmp_path: Path) -> None:
     assert any("not requests" in note for note in trace.header.notes)
 
 
+def test_a_full_buffer_may_have_lost_passes(tmp_path: Path) -> None:
+    counts = torch.ones((3, 1, 4), dtype=torch.int32)
+    full = import_trace(dumped(tmp_path / "full.pt", {"logical_count": counts}), top_k=2)
+    assert any("buffer is full" in note for note in full.header.notes)
+    counts[2] = 0
+    partly = import_trace(dumped(tmp_path / "partly.pt", {"logical_count": counts}), top_k=2)
+    assert not any("buffer" in note for note in partly.header.notes)
+
+
+def test_the_dump_of_mode_stat_approx_is_that_of_stat(tmp_path: Path) -> None:
+    content = {
+        "rank": 0,
+        "logical_count": torch.ones((1, 1, 4), dtype=torch.int32),
+        "average_utilization_rate_over_window": 0.5,
+    }
+    assert import_trace(dumped(tmp_path / "d.pt", content), top_k=2).tokens == 2
+
+
+@pytest.mark.parametrize(
+    "counts", [torch.arange(64).reshape(1, 2, 32) + 1, (torch.arange(64).reshape(1, 2, 32) % 3 > 0).int()]
+)
+def test_a_placement_is_no_recording(counts: torch.Tensor, tmp_path: Path) -> None:
+    path = dumped(tmp_path / "init_expert_location.pt", {"logical_count": counts})
+    with pytest.raises(BadInputError, match="an expert placement"):
+        import_trace(path, top_k=4)
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("kt_placement_01_48x128_uneven.pt", {"top_k": 8}),
+        ("kt_placement_rank_61x256_dense3.pt", {"top_k": 8}),
+    ],
+)
+def test_real_placements_are_no_recordings(name: str, model: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError, match=r"an expert placement|negative"):
+        import_trace(FIXTURES / name, **model)
+
+
 def test_counts_need_top_k(tmp_path: Path) -> None:
     dump = dumped(tmp_path / "d.pt", {"logical_count": torch.ones((1, 1, 4), dtype=torch.int32)})
     with pytest.raises(BadInputError, match="top-k is not known"):

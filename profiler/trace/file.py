@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, Json, ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import safe_open
 
 from placer.errors import BadInputError
 from placer.input import checked_input
 from placer.output import write_whole
 from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.mapped import mapped_arrays
+from placer.profiler.trace.safetensors_file import StreamedTensor, write_safetensors
 from placer.profiler.trace.trace import CountTrace, TokenTrace, Trace, TraceHeader
 
 SCHEMA = "placer.trace/1"
@@ -56,6 +56,25 @@ class _Metadata(BaseModel):
         )
 
 
+def trace_metadata(header: TraceHeader) -> dict[str, str]:
+    """The safetensors metadata of a trace file with this header."""
+    return {
+        "schema": SCHEMA,
+        "model": _storable(header.model),
+        "layers": json.dumps(header.layers),
+        "experts": str(header.experts),
+        "top_k": str(header.top_k),
+        "source": _storable(header.source),
+        "domains": json.dumps([_storable(name) for name in header.domains]),
+        "notes": json.dumps([_storable(note) for note in header.notes]),
+    }
+
+
+def _storable(text: str) -> str:
+    """``text`` as UTF-8 can hold it: file names may carry bytes, and JSON escapes, that are no characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def write_trace(trace: Trace, path: Path) -> None:
     """Write ``trace`` to ``path``, whole or not at all.
 
@@ -65,27 +84,12 @@ def write_trace(trace: Trace, path: Path) -> None:
         When the trace is unsound (see `check_trace`) or the path cannot be written.
     """
     check_trace(trace, "the trace to write")
-    header = trace.header
-    metadata = {
-        "schema": SCHEMA,
-        "model": header.model,
-        "layers": json.dumps(header.layers),
-        "experts": str(header.experts),
-        "top_k": str(header.top_k),
-        "source": header.source,
-        "domains": json.dumps(header.domains),
-        "notes": json.dumps(header.notes),
+    metadata = trace_metadata(trace.header)
+    tensors = {
+        name: StreamedTensor(array.dtype, array.shape, [np.ascontiguousarray(array).data])
+        for name, array in _arrays(trace).items()
     }
-    tensors = {name: np.ascontiguousarray(array) for name, array in _arrays(trace).items()}
-    write_whole(Path(path), lambda temporary: _save(tensors, temporary, metadata))
-
-
-def _save(tensors: dict[str, NDArray[Any]], path: Path, metadata: dict[str, str]) -> None:
-    try:
-        save_file(tensors, path, metadata=metadata)
-    except SafetensorError as error:
-        # Its writer reports a full disk this way; `write_whole` tells the user of an OSError.
-        raise OSError(_one_line(error)) from None
+    write_whole(Path(path), lambda temporary: write_safetensors(temporary, tensors, metadata))
 
 
 def _arrays(trace: Trace) -> dict[str, NDArray[Any]]:

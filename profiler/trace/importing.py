@@ -1,18 +1,34 @@
-"""Runtime dumps and plain arrays turned into traces, and the check that a trace belongs to a model."""
+"""One file of any known format turned into a trace, and the check that a trace belongs to a model."""
 
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.input import checked_input
+from placer.profiler.trace.detection import detect_format
+from placer.profiler.trace.file import read_trace
+from placer.profiler.trace.formats import FORMATS
+from placer.profiler.trace.imatrix import import_imatrix
 from placer.profiler.trace.integrity import check_trace
+from placer.profiler.trace.known_model import KnownModel
+from placer.profiler.trace.npy_file import import_npy
 from placer.profiler.trace.npz import import_npz
+from placer.profiler.trace.routed_file import import_routed
 from placer.profiler.trace.sglang import import_sglang
-from placer.profiler.trace.trace import Trace
+from placer.profiler.trace.split import tokens_where
+from placer.profiler.trace.trace import CountTrace, Phase, Trace
 
-IMPORTERS = {"npz": import_npz, "sglang": import_sglang}
-"""Importers by the name that ``--format`` takes."""
+_IMPORTERS: dict[str, Callable[[Path, KnownModel], Trace]] = {
+    "sglang": import_sglang,
+    "routed": import_routed,
+    "imatrix": import_imatrix,
+    "npz": import_npz,
+    "npy": import_npy,
+    "trace": lambda path, _model: read_trace(path),
+}
+_TABLES = ("csv", "parquet")
+"""Formats that can tell phases apart although they hold counts."""
 
 
 def import_trace(
@@ -21,50 +37,82 @@ def import_trace(
     format: str = "auto",
     name: str | None = None,
     layers: Sequence[int] | None = None,
+    hidden_layers: int | None = None,
     experts: int | None = None,
     top_k: int | None = None,
+    phase: Phase | None = None,
 ) -> Trace:
     """Read ``path`` as a trace of a model with MoE ``layers`` (checkpoint indices), ``experts``, ``top_k``.
 
     What is None is taken from the file where it says so; the trace's notes tell what was assumed. ``format``
-    is a key of `IMPORTERS`, or "auto" to tell by content.
+    is a key of `FORMATS`, or "auto" to tell by content. ``phase`` keeps the tokens of one phase.
 
     Raises
     ------
     BadInputError
         When the file is of no known format, is unsound (see `check_trace`), or belongs to another model.
+    MissingComponentError
+        When the format needs a package that is not installed.
     """
+    model = KnownModel(name, layers, hidden_layers, experts, top_k)
+    return import_known(path, model, format=format, phase=phase)
+
+
+def import_known(path: Path, model: KnownModel, *, format: str = "auto", phase: Phase | None = None) -> Trace:
+    """`import_trace` of a `KnownModel`."""
     path = Path(path)
-    if format not in ("auto", *IMPORTERS):
-        raise BadInputError(f"format {format!r} is not known", f"use one of: auto, {', '.join(IMPORTERS)}")
-    checked_input(path, what="dump", cure="give a recorder dump (.pt) or an .npz file")
-    found = _format(path) if format == "auto" else format
-    trace = IMPORTERS[found](path, name=name, layers=layers, experts=experts, top_k=top_k)
-    check_trace(trace, str(path))
-    if layers is not None and experts is not None and top_k is not None:
+    if format not in ("auto", *FORMATS):
+        raise BadInputError(f"format {format!r} is not known", f"use one of: auto, {', '.join(FORMATS)}")
+    checked_input(
+        path, what="recording", cure="give a file of a format that placer trace import --help names"
+    )
+    try:
+        found = detect_format(path) if format == "auto" else format
+        if found in _TABLES:
+            trace: Trace = _import_table(found, path, model, phase)
+        else:
+            trace = _one_phase(_IMPORTERS[found](path, model), phase, str(path))
+        check_trace(trace, str(path))
+    except MemoryError:
+        raise BadInputError(
+            f"{path}: it takes more memory than this machine has free", "split it, or use a larger machine"
+        ) from None
+    if model.layers is not None and model.experts is not None and model.top_k is not None:
         check_trace_matches(
-            trace, layers=layers, experts=experts, top_k=top_k, name=name or "the model that was named"
+            trace,
+            layers=model.layers,
+            experts=model.experts,
+            top_k=model.top_k,
+            name=model.name or "the model that was named",
         )
     return trace
 
 
-def _format(path: Path) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+def _import_table(format: str, path: Path, model: KnownModel, phase: Phase | None) -> CountTrace:
+    # pandas takes half a second to import, and only tables need it.
+    from placer.profiler.trace.csv_file import import_csv  # noqa: PLC0415
+    from placer.profiler.trace.parquet_file import import_parquet  # noqa: PLC0415
+
+    return (import_csv if format == "csv" else import_parquet)(path, model, phase)
+
+
+def _one_phase(trace: Trace, phase: Phase | None, where: str) -> Trace:
+    if phase is None:
+        return trace
+    if isinstance(trace, CountTrace):
         raise BadInputError(
-            f"{path}: neither a recorder dump nor an npz file ({error})",
-            "import a dump of SGLang's expert-distribution recorder (.pt) or an .npz of ids or counts",
-        ) from None
-    if any(member.endswith(".npy") for member in members):
-        return "npz"
-    if any(member.endswith("data.pkl") for member in members):
-        return "sglang"
-    raise BadInputError(
-        f"{path}: a zip archive without arrays or a dump",
-        "import a dump of SGLang's expert-distribution recorder (.pt) or an .npz of ids or counts",
+            f"{where}: its counts do not tell phases apart, so --phase {phase.name.lower()} cannot be kept",
+            "leave it out, or record tokens",
+        )
+    kept = trace.phase == phase
+    if not kept.any():
+        raise BadInputError(f"{where}: it holds no {phase.name.lower()} tokens", "leave --phase out")
+    dropped = int((~kept).sum())
+    notes = (
+        *trace.header.notes,
+        *([f"{dropped} tokens of the other phase were left out"] if dropped else []),
     )
+    return tokens_where(replace(trace, header=replace(trace.header, notes=notes)), kept)
 
 
 def check_trace_matches(trace: Trace, *, layers: Sequence[int], experts: int, top_k: int, name: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.profiler.trace.npy import check_npy_claim, read_npy_header
 
 _FREE_BYTES = 64 * 2**20
 _MOST_INFLATION = 200
@@ -42,34 +43,15 @@ def read_arrays(path: Path, names: Iterable[str], texts: Iterable[str] = ()) -> 
 
 
 def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kind: str, path: Path) -> NDArray[Any]:
+    name = entry.filename[:-4]
     with archive.open(entry) as stream:
-        version = np.lib.format.read_magic(stream)
-        read_header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, dtype = read_npy_header(stream, kind, name, str(path))
+    claimed_bytes = check_npy_claim(shape, dtype, entry.file_size, name, str(path))
+    if claimed_bytes > max(_FREE_BYTES, _MOST_INFLATION * entry.compress_size):
+        raise BadInputError(
+            f"{path}: array {name!r} inflates {entry.compress_size} bytes to {claimed_bytes}",
+            "save it uncompressed with numpy.savez if it is real",
         )
-        shape, _, dtype = read_header(stream)
-        claimed_bytes = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
-        if dtype.hasobject or dtype.kind not in kind:
-            raise BadInputError(
-                f"{path}: array {entry.filename[:-4]!r} is {dtype}",
-                "save ids and counts as integers, domains as text; pickled objects are never loaded",
-            )
-        _check_claim(claimed_bytes, entry, path)
     with archive.open(entry) as stream:
         array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
-
-
-def _check_claim(claimed_bytes: int, entry: zipfile.ZipInfo, path: Path) -> None:
-    """Refuse an array before it is allocated when the file cannot honestly hold it."""
-    if claimed_bytes > entry.file_size:
-        raise BadInputError(
-            f"{path}: array {entry.filename[:-4]!r} claims {claimed_bytes} bytes, "
-            f"the file holds {entry.file_size}",
-            "the file is damaged: save it again",
-        )
-    if claimed_bytes > max(_FREE_BYTES, _MOST_INFLATION * entry.compress_size):
-        raise BadInputError(
-            f"{path}: array {entry.filename[:-4]!r} inflates {entry.compress_size} bytes to {claimed_bytes}",
-            "save it uncompressed with numpy.savez if it is real",
-        )

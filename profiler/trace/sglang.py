@@ -1,6 +1,7 @@
 """Traces from SGLang's expert-distribution recorder: its stat, per_pass and per_token dumps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.moe_layers import moe_layers
 from placer.profiler.trace.recorder_dump import integer_list, integers, load_dump
 from placer.profiler.trace.request_tracking import ForwardPass, RequestTracker
@@ -17,24 +19,19 @@ from placer.profiler.trace.trace import PADDING, CountTrace, TokenTrace, TraceHe
 _EXTEND, _DECODE, _MIXED, _IDLE = 1, 2, 3, 4
 
 _PASSES_NOTE = "windows are forward passes, not requests: a split by window is not a split by request"
-_BUFFER_NOTE = "a circular buffer keeps the latest passes only, and not their order"
+_BUFFER_NOTE = (
+    "the recorder's buffer is full: a circular one keeps the latest passes only, and not their order"
+)
 _LEAST_FOR_RANKS = 64
 """Counts that must share a factor before it is taken for the number of ranks."""
 
 
-def import_sglang(
-    path: Path,
-    *,
-    name: str | None = None,
-    layers: Sequence[int] | None = None,
-    experts: int | None = None,
-    top_k: int | None = None,
-) -> TokenTrace | CountTrace:
+def import_sglang(path: Path, model: KnownModel) -> TokenTrace | CountTrace:
     """Read a dump of ``/dump_expert_distribution_record`` (formats: sglang/srt/eplb/expert_distribution.py).
 
-    Dumps hold a row per hidden layer; ``layers`` says which are MoE layers, else those with selections are.
-    Expert ids and counts of per_pass and per_token are physical and mapped to logical ones. A stat or
-    per_pass dump has no tokens, so it needs ``top_k``.
+    Modes stat and stat_approx write the same file. Dumps hold a row per hidden layer; ``model`` says which
+    are MoE layers, else those with selections are. Expert ids and counts of per_pass and per_token are
+    physical and mapped to logical ones. A stat or per_pass dump has no tokens, so it needs the model's top-k.
 
     Raises
     ------
@@ -43,17 +40,23 @@ def import_sglang(
     """
     where = str(path)
     dump = load_dump(path)
-    model = name or path.stem
+    known = replace(model, name=model.name or path.stem)
     if "logical_count" in dump:
         counts = integers(dump["logical_count"], "logical_count", 3, where)
+        # A row stays empty until the buffer is full once; from then on the oldest pass is overwritten.
+        wrapped = len(counts) > 1 and bool(counts.any(axis=(1, 2)).all())
         return _count_trace(
-            counts, "stat", model, layers, experts, top_k, (_PASSES_NOTE, _BUFFER_NOTE), where
+            counts,
+            "stat or stat_approx",
+            known,
+            (_PASSES_NOTE, _BUFFER_NOTE) if wrapped else (_PASSES_NOTE,),
+            where,
         )
     records = dump.get("records")
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise BadInputError(
             f"{where}: holds neither 'logical_count' nor 'records'",
-            "use a dump of recorder mode stat, per_pass or per_token",
+            "use a dump of recorder mode stat, stat_approx, per_pass or per_token",
         )
     logical = integers(dump.get("last_physical_to_logical_map"), "last_physical_to_logical_map", 2, where)
     own = [record for record in records if record.get("gatherer_key", "primary") == "primary"]
@@ -63,19 +66,20 @@ def import_sglang(
         )
     left_out = len(records) - len(own)
     notes = (f"{left_out} records of other gatherers were left out",) if left_out else ()
-    E = experts if experts is not None else int(logical.max(initial=-1)) + 1
+    E = model.experts if model.experts is not None else int(logical.max(initial=-1)) + 1
+    known = replace(known, experts=E)
     if logical.min(initial=0) < 0 or logical.max(initial=-1) >= E:
         raise BadInputError(
             f"{where}: last_physical_to_logical_map names expert {logical.max()}, the model has {E}",
             "give the model that made this dump",
         )
     if any("topk_ids_of_layer" in record for record in own):
-        return _token_trace(own, logical, model, layers, E, top_k, notes, where)
+        return _token_trace(own, logical, known, notes, where)
     physical = [
         integers(record.get("global_physical_count"), "global_physical_count", 2, where) for record in own
     ]
     counts = np.stack([_logical_counts(count, logical, E, where) for count in physical])
-    return _count_trace(counts, "per_pass", model, layers, E, top_k, (*notes, _PASSES_NOTE), where)
+    return _count_trace(counts, "per_pass", known, (*notes, _PASSES_NOTE), where)
 
 
 def _logical_counts(
@@ -95,28 +99,31 @@ def _logical_counts(
 def _count_trace(
     counts: NDArray[np.int64],
     mode: str,
-    model: str,
-    layers: Sequence[int] | None,
-    experts: int | None,
-    top_k: int | None,
+    model: KnownModel,
     notes: tuple[str, ...],
     where: str,
 ) -> CountTrace:
     """A count trace from counts [passes, hidden layers, E]; empty rows of the buffer are dropped."""
+    top_k = model.top_k
     if top_k is None:
         raise BadInputError(
             f"{where}: a {mode} dump holds counts only, so top-k is not known", "give the model (--model DIR)"
         )
-    if experts is not None and counts.shape[2] != experts:
+    if model.experts is not None and counts.shape[2] != model.experts:
         raise BadInputError(
-            f"{where}: {counts.shape[2]} experts per layer, the model has {experts}",
+            f"{where}: {counts.shape[2]} experts per layer, the model has {model.experts}",
             "give the model that made this dump",
         )
     counts = counts[counts.any(axis=(1, 2))]
     if counts.size and counts.min() < 0:
         raise BadInputError(f"{where}: a count is negative", "use the recorder's own file")
-    moe = moe_layers(np.asarray(counts.any(axis=(0, 2))), layers, where)
+    moe = moe_layers(np.asarray(counts.any(axis=(0, 2))), model.layers, where)
     counts = counts[:, moe.rows]
+    if _is_placement(counts, top_k):
+        raise BadInputError(
+            f"{where}: its counts are an expert placement for --init-expert-location, not a recording",
+            "import what /dump_expert_distribution_record wrote",
+        )
     used = counts[counts > 0]
     ranks = int(np.gcd.reduce(used))
     if ranks > 1 and used.size >= _LEAST_FOR_RANKS:
@@ -128,7 +135,7 @@ def _count_trace(
     window_tokens = -(-counts.sum(axis=2).max(axis=1) // top_k)
     return CountTrace(
         header=TraceHeader(
-            model=model,
+            model=model.name or where,
             layers=moe.layers,
             experts=counts.shape[2],
             top_k=top_k,
@@ -140,17 +147,27 @@ def _count_trace(
     )
 
 
+def _is_placement(counts: NDArray[np.int64], top_k: int) -> bool:
+    """Whether counts [1, L, E] are a mask or a ranking that a server was started with.
+
+    Many tokens that never choose an expert twice, or experts of which no two are chosen equally often, are not
+    what a router does.
+    """
+    used = counts[counts > 0]
+    mask = used.max(initial=0) == 1 and used.size > 2 * top_k * counts.shape[1]
+    ranking = used.size >= _LEAST_FOR_RANKS and np.unique(used).size == used.size
+    return len(counts) == 1 and bool(mask or ranking)
+
+
 def _token_trace(
     records: list[Mapping[str, Any]],
     logical: NDArray[np.int64],
-    model: str,
-    layers: Sequence[int] | None,
-    E: int,
-    top_k: int | None,
+    model: KnownModel,
     notes: tuple[str, ...],
     where: str,
 ) -> TokenTrace:
-    """A token trace from per_token records, requests rebuilt from positions."""
+    """A token trace from per_token records, requests rebuilt from positions; ``model`` has its experts."""
+    top_k = model.top_k
     tracker = RequestTracker()
     ids: list[NDArray[np.uint16]] = []
     skipped = 0
@@ -188,30 +205,24 @@ def _token_trace(
     if padded.any():
         notes = (*notes, f"{int(padded.sum())} padding tokens were dropped")
     gathered = gathered[order]
-    moe = moe_layers(np.asarray((gathered != PADDING).any(axis=(0, 2))), layers, where)
+    moe = moe_layers(np.asarray((gathered != PADDING).any(axis=(0, 2))), model.layers, where)
     gathered = _valid_first(gathered[:, moe.rows])
     widest = int((gathered != PADDING).sum(axis=2).max(initial=0))
-    if top_k is not None and widest > top_k:
+    if top_k is not None and widest != top_k:
         raise BadInputError(
-            f"{where}: a token chooses {widest} experts, the model's top-k is {top_k}",
-            "give the model that made this dump",
-        )
-    K = widest if top_k is None else top_k
-    if gathered.shape[2] < K:
-        raise BadInputError(
-            f"{where}: {gathered.shape[2]} ids per token, the model's top-k is {K}",
+            f"{where}: tokens choose {widest} experts, the model's top-k is {top_k}",
             "give the model that made this dump",
         )
     return TokenTrace(
         header=TraceHeader(
-            model=model,
+            model=model.name or where,
             layers=moe.layers,
-            experts=E,
-            top_k=K,
+            experts=model.experts or int(logical.max()) + 1,
+            top_k=widest,
             source="SGLang expert-distribution recorder, per_token",
             notes=(*notes, *tracked.notes, *moe.notes),
         ),
-        topk_ids=np.ascontiguousarray(gathered[:, :, :K]),
+        topk_ids=np.ascontiguousarray(gathered[:, :, :widest]),
         request=tracked.request[order],
         position=tracked.position[order],
         phase=tracked.phase[order],
