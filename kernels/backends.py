@@ -1,21 +1,41 @@
 """Which kernel backends there are, and which one to use here."""
 
+from collections.abc import Mapping
+
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.expert_mlp import ExpertMLP, Problem
 from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.kt_amx import KtAmxInt4, KtAmxInt8
+from placer.kernels.kt_llamafile import KtLlamafile
 from placer.kernels.kt_rawint4 import KtRawInt4
 from placer.kernels.torch_fp8 import TorchFp8
 from placer.kernels.torch_int4 import TorchInt4
 
-CPU_BACKENDS: tuple[type[ExpertMLP], ...] = (KtRawInt4, TorchInt4)
-"""In the order that "auto" tries them: what serves first, what is always there last."""
-GPU_BACKENDS: tuple[type[ExpertMLP], ...] = (TorchFp8,)
+Backend = type[ExpertMLP]
+
+CPU_BACKENDS: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, KtAmxInt4, TorchInt4)
+GPU_BACKENDS: tuple[Backend, ...] = (TorchFp8,)
+AUTO_CPU: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, TorchInt4)
+"""In the order that "auto" tries them: what a server runs at little loss, smallest weights first, then what is
+always there. AMXINT4 rounds so coarsely that it is for those who ask for it."""
+AUTO_GPU: tuple[Backend, ...] = GPU_BACKENDS
 """In the order that "auto" tries them."""
 AUTO = "auto"
 
+_NONE_FAILED: Mapping[Backend, str] = {}
 
-def choose_cpu_backend(kind: str, shape: ExpertShape, threads: int = 1) -> tuple[type[ExpertMLP], str]:
-    """The CPU backend called ``kind`` ("auto", "kt", "torch"), and why it was chosen.
+
+def choose_cpu_backend(
+    kind: str, shape: ExpertShape, threads: int = 1, failed: Mapping[Backend, str] = _NONE_FAILED
+) -> tuple[Backend, str]:
+    """The CPU backend that ``kind`` names, and why it was chosen.
+
+    Parameters
+    ----------
+    kind
+        "auto", the name of a backend ("kt", "torch", …) or its method ("RAWINT4", …).
+    failed
+        Backends that were tried already, and how they failed: "auto" passes over them.
 
     Nothing native is imported here: a backend can still fail when it is built.
 
@@ -26,33 +46,60 @@ def choose_cpu_backend(kind: str, shape: ExpertShape, threads: int = 1) -> tuple
     MissingComponentError
         When it cannot run these shapes on this machine; with "auto", when none can.
     """
-    return _choose(CPU_BACKENDS, "--cpu-kernel", kind, shape, threads)
+    return _choose(CPU_BACKENDS, AUTO_CPU, "--cpu-kernel", kind, shape, threads, failed)
 
 
-def choose_gpu_backend(kind: str, shape: ExpertShape) -> tuple[type[ExpertMLP], str]:
-    """The GPU backend called ``kind`` ("auto", "torch"), and why it was chosen; raises as for the CPU."""
-    return _choose(GPU_BACKENDS, "--gpu-kernel", kind, shape, 1)
+def choose_gpu_backend(
+    kind: str, shape: ExpertShape, failed: Mapping[Backend, str] = _NONE_FAILED
+) -> tuple[Backend, str]:
+    """The GPU backend that ``kind`` names, and why it was chosen; all as for the CPU."""
+    return _choose(GPU_BACKENDS, AUTO_GPU, "--gpu-kernel", kind, shape, 1, failed)
 
 
 def _choose(
-    backends: tuple[type[ExpertMLP], ...], flag: str, kind: str, shape: ExpertShape, threads: int
-) -> tuple[type[ExpertMLP], str]:
+    backends: tuple[Backend, ...],
+    automatic: tuple[Backend, ...],
+    flag: str,
+    kind: str,
+    shape: ExpertShape,
+    threads: int,
+    failed: Mapping[Backend, str],
+) -> tuple[Backend, str]:
     if kind == AUTO:
-        problems: list[Problem] = []
-        for backend in backends:
-            problem = backend.problem(shape, threads)
-            if problem is None:
-                passed_over = "".join(f"; not the one before it: {each}" for each in problems)
-                return backend, f"{backend.name} ({backend.method}) is the first that runs here{passed_over}"
-            problems.append(problem)
-        raise MissingComponentError(
-            f"no kernel runs here: {'; '.join(map(str, problems))}", problems[-1].cure
-        )
-    for backend in backends:
-        if backend.name == kind:
-            problem = backend.problem(shape, threads)
-            if problem is not None:
-                raise MissingComponentError(f"{flag} {kind} cannot run: {problem}", problem.cure)
-            return backend, f"{flag} {kind} was asked for"
+        return _first(automatic, shape, threads, failed)
+    backend = _named(backends, flag, kind)
+    problem = backend.problem(shape, threads)
+    if problem is not None:
+        raise MissingComponentError(f"{flag} {kind} cannot run: {problem}", problem.cure)
+    return backend, f"{flag} {kind} was asked for"
+
+
+def _named(backends: tuple[Backend, ...], flag: str, kind: str) -> Backend:
+    by_name = [backend for backend in backends if backend.name == kind.lower()]
+    by_method = [backend for backend in backends if backend.method.lower() == kind.lower()]
+    found = by_name or by_method
+    if len(found) == 1:
+        return found[0]
     names = ", ".join((AUTO, *(backend.name for backend in backends)))
     raise BadInputError(f"unknown kernel {kind!r}", f"use {flag} with one of: {names}")
+
+
+def _first(
+    automatic: tuple[Backend, ...], shape: ExpertShape, threads: int, failed: Mapping[Backend, str]
+) -> tuple[Backend, str]:
+    passed_over: dict[Problem, list[str]] = {}
+    for backend in automatic:
+        problem = backend.problem(shape, threads)
+        if problem is None and backend in failed:
+            problem = Problem(failed[backend], "try again, or name a kernel")
+        if problem is None:
+            others = "".join(f"; not {each}" for each in _reasons(passed_over))
+            return backend, f"{backend.name} ({backend.method}) is the first that runs here{others}"
+        passed_over.setdefault(problem, []).append(backend.name)
+    cure = list(passed_over)[-1].cure
+    raise MissingComponentError(f"no kernel runs here: {'; '.join(_reasons(passed_over))}", cure)
+
+
+def _reasons(passed_over: Mapping[Problem, list[str]]) -> list[str]:
+    """Names and what stands in their way, names with the same reason together."""
+    return [f"{', '.join(names)}: {problem}" for problem, names in passed_over.items()]

@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from placer.kernels.expert_shape import ExpertShape
 
+ExpertWeights = tuple[Tensor, Tensor, Tensor]
+"""One expert: gate [I, H], up [I, H], down [H, I]."""
 SKIP = -1
 """The expert id that marks a slot this side does not compute."""
 
@@ -38,11 +40,25 @@ class ExpertMLP(ABC):
         The weight format and kernel family, as profiles, exports and ``--kt-method`` name it.
     device
         "cpu" or "cuda".
+    precision
+        The most that an output on random weights may be off, relative to its norm, by rounding alone.
     """
 
     name: ClassVar[str]
     method: ClassVar[str]
     device: ClassVar[str]
+    precision: ClassVar[float]
+
+    @classmethod
+    @abstractmethod
+    def open(cls, threads: int, subpools: int) -> Self:
+        """A backend of so many CPU threads, spread over so many memory nodes; GPU backends take no notice.
+
+        Raises
+        ------
+        MissingComponentError
+            When its library cannot be loaded.
+        """
 
     @classmethod
     @abstractmethod
@@ -62,6 +78,11 @@ class ExpertMLP(ABC):
         """
         return None
 
+    @classmethod
+    def memory_nodes(cls, shape: ExpertShape, wanted: int) -> int:
+        """Of ``wanted`` memory nodes, those that one expert can be spread over."""
+        return 1
+
     @abstractmethod
     def variant(self) -> str:
         """The code path that runs here: instruction set and kernel class."""
@@ -78,6 +99,10 @@ class ExpertMLP(ABC):
         """
 
     @abstractmethod
+    def loaded(self, layer: int, expert: int) -> ExpertWeights:
+        """The float32 weights that an expert was loaded from, on the CPU: what its outputs are checked against."""
+
+    @abstractmethod
     def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """Run one call.
 
@@ -86,7 +111,7 @@ class ExpertMLP(ABC):
         layer
             Index into the loaded layers.
         x
-            bfloat16 [q, H].
+            bfloat16 [q, H], moved to the backend's device where it is not there.
         ids
             int64 [q, k], expert ids, each at most once per token; `SKIP` leaves a slot out.
         weights
@@ -103,7 +128,7 @@ class ExpertMLP(ABC):
 
 
 def reference_forward(
-    experts: Callable[[int], tuple[Tensor, Tensor, Tensor]], x: Tensor, ids: Tensor, weights: Tensor
+    experts: Callable[[int], ExpertWeights], x: Tensor, ids: Tensor, weights: Tensor
 ) -> Tensor:
     """The same sum in float32, slot by slot: what every backend is checked against.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 
 LARGEST = 448.0
@@ -40,7 +41,7 @@ class Fp8Expert:
     up: Fp8Matrix
     down: Fp8Matrix
 
-    def dequantise(self) -> tuple[Tensor, Tensor, Tensor]:
+    def dequantise(self) -> ExpertWeights:
         """(gate, up, down) in float32."""
         return self.gate.dequantise(), self.up.dequantise(), self.down.dequantise()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 
 GROUP = 32
@@ -54,7 +55,7 @@ class Int4Expert:
     up: Int4Matrix
     down: Int4Matrix
 
-    def dequantise(self) -> tuple[Tensor, Tensor, Tensor]:
+    def dequantise(self) -> ExpertWeights:
         """(gate, up, down) in float32."""
         return self.gate.dequantise(), self.up.dequantise(), self.down.dequantise()
 

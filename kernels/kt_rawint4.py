@@ -1,78 +1,38 @@
 """CPU experts in INT4 on kt-kernel's RAWINT4 classes: what SGLang with KTransformers runs."""
 
 import importlib
-import importlib.metadata
-import importlib.util
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from placer.errors import MissingComponentError
-from placer.kernels.cores import usable_cores
-from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.cpu_needs import CpuNeeds
+from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Matrix, Int4Source, repeated_int4
+from placer.kernels.kt_moe import TORCH_INSTEAD, KtMoe, row_kernel_tokens
 
 BLOCK = 128
 """Sizes that RAWINT4 handles are multiples of this; with others it reads past the ends of its weights
 (seen with 2880: right results or a segmentation fault, depending on what lies beside them in memory)."""
-ROW_KERNEL_TOKENS_PER_EXPERT = 4
-"""RAWINT4 leaves its row-at-a-time kernel when a call holds more than 4·E/k tokens (kt-kernel 0.7.2)."""
 
 
-class KtRawInt4(ExpertMLP):
-    """kt-kernel's own class, called directly: no checkpoint files, no GPU, no wrapper.
+class KtRawInt4(KtMoe):
+    """INT4 with a scale per 32 weights, as compressed-tensors checkpoints hold it; rows are rounded to int8.
 
-    ``subpools`` is the number of NUMA nodes that share each expert (``--kt-threadpool-count``); ``threads``
-    are spread over them (``--kt-cpuinfer``). Weights are copied into the class.
+    Which of its classes runs is what kt-kernel itself would choose here.
     """
 
     name: ClassVar[str] = "kt"
     method: ClassVar[str] = "RAWINT4"
-    device: ClassVar[str] = "cpu"
-
-    def __init__(self, threads: int = 1, subpools: int = 1) -> None:
-        torch.set_num_threads(1)  # kt-kernel has a pool of its own; torch's would compete with it.
-        self._ext, kernel = _import_kt()
-        self._kernel: Any = kernel
-        pool = self._ext.WorkerPoolConfig()
-        pool.subpool_count = subpools
-        pool.subpool_numa_map = list(range(subpools))
-        pool.subpool_thread_count = [threads // subpools + (i < threads % subpools) for i in range(subpools)]
-        self._infer = self._ext.CPUInfer(pool)
-        self._layers: list[Any] = []
-        # Native code holds bare addresses of these.
-        self._kept: list[Tensor] = []
-        self._out = torch.empty(0)
-        self._tokens = torch.zeros(1, dtype=torch.int32)
-
-    @classmethod
-    def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
-        """See `ExpertMLP.problem`; nothing native is imported."""
-        if importlib.util.find_spec("kt_kernel") is None:
-            return Problem(
-                "kt-kernel is not installed",
-                "run 'pip install --no-deps kt-kernel==0.7.2', or use --cpu-kernel torch",
-            )
-        for name, size in (
-            ("hidden size", shape.hidden_size),
-            ("expert width", shape.expert_intermediate_size),
-        ):
-            if size % BLOCK:
-                return Problem(
-                    f"{name} {size} is not a multiple of {BLOCK}: kt-kernel's RAWINT4 "
-                    "would read out of the bounds of its weights",
-                    "use --cpu-kernel torch",
-                )
-        cores = usable_cores()
-        if threads >= cores:
-            return Problem(
-                f"{threads} threads were asked for and this process may use {cores} cores: kt-kernel "
-                "keeps one more thread spinning than it is given, so it needs a core beside them",
-                f"use --threads {cores - 1} or fewer" if cores > 1 else "use --cpu-kernel torch",
-            )
-        return None
+    precision: ClassVar[float] = 0.02
+    needs: ClassVar[CpuNeeds] = CpuNeeds(
+        flags=("avx2",),
+        multiple=BLOCK,
+        because="kt-kernel's RAWINT4 would read out of the bounds of its weights",
+        otherwise=TORCH_INSTEAD,
+    )
+    _weights: Int4Source
 
     @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:
@@ -81,37 +41,17 @@ class KtRawInt4(ExpertMLP):
 
     @classmethod
     def border_hint(cls, shape: ExpertShape) -> int | None:
-        """4·E/k tokens (see `ROW_KERNEL_TOKENS_PER_EXPERT`)."""
-        return ROW_KERNEL_TOKENS_PER_EXPERT * shape.experts // shape.top_k
-
-    def variant(self) -> str:
-        """See `ExpertMLP.variant`."""
-        return f"{self._kernel.__name__}, {getattr(self._ext, '__cpu_variant__', 'unnamed variant')}"
-
-    def version(self) -> str:
-        """See `ExpertMLP.version`."""
-        return f"kt-kernel {importlib.metadata.version('kt-kernel')}"
+        """See `row_kernel_tokens`."""
+        return row_kernel_tokens(shape)
 
     def load(self, shape: ExpertShape, layers: int, weights: Int4Source, *, max_tokens: int) -> None:
         """Hand ``layers`` layers of weights to the class; no later call holds more than ``max_tokens``."""
-        self._out = torch.zeros(max_tokens, shape.hidden_size, dtype=torch.bfloat16)
-        on_gpu = torch.zeros(shape.experts, dtype=torch.bool)
-        physical = torch.arange(shape.experts, dtype=torch.int64)
-        self._kept = [on_gpu, physical]
-        self._layers = []
+        self._start(shape, max_tokens)
+        self._weights = weights
         packed: dict[int, _Words] = {}
         for layer in range(layers):
             experts = [weights(layer, index) for index in range(shape.experts)]
-            config = self._ext.moe.MOEConfig(
-                shape.experts,
-                shape.top_k,
-                shape.hidden_size,
-                shape.expert_intermediate_size,
-                on_gpu.data_ptr(),
-            )
-            config.layer_idx = layer
-            config.pool = self._infer.backend_
-            config.max_len = max_tokens
+            config = self._config(shape, layer, max_tokens)
             config.quant_config.bits = 4
             config.quant_config.group_size = GROUP
             config.quant_config.zero_point = False
@@ -121,10 +61,7 @@ class KtRawInt4(ExpertMLP):
                 sources += [tensor for each in words for tensor in (each.words, each.scale)]
                 setattr(config, f"{matrix}_projs", [[each.words.data_ptr() for each in words]])
                 setattr(config, f"{matrix}_scales", [[each.scale.data_ptr() for each in words]])
-            kernel = self._kernel(config)
-            self._infer.submit(kernel.load_weights_task(physical.data_ptr()))
-            self._infer.sync()
-            self._layers.append(kernel)
+            self._layers.append(self._built(config, shape.experts))
             if self._kernel.__name__.startswith("AVX2"):
                 self._kept += sources  # The AVX2 class copies nothing: it reads these at every call.
 
@@ -132,21 +69,17 @@ class KtRawInt4(ExpertMLP):
         """See `ExpertMLP.load_random`."""
         self.load(shape, layers, repeated_int4(shape, seed), max_tokens=max_tokens)
 
-    def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-        """See `ExpertMLP.forward`."""
-        x, ids, weights = x.contiguous(), ids.contiguous(), weights.contiguous()
-        out = self._out[: x.shape[0]]
-        self._tokens[0] = x.shape[0]
-        self._layers[layer].forward(
-            self._tokens.data_ptr(),
-            ids.shape[1],
-            ids.data_ptr(),
-            weights.data_ptr(),
-            x.data_ptr(),
-            out.data_ptr(),
-            False,
-        )
-        return out
+    def loaded(self, layer: int, expert: int) -> ExpertWeights:
+        """See `ExpertMLP.loaded`."""
+        return self._weights(layer, expert).dequantise()
+
+    def _kernel_class(self) -> Any:
+        try:
+            return importlib.import_module("kt_kernel.utils.amx")._select_rawint4_backend(GROUP)
+        except (ImportError, AttributeError, RuntimeError) as error:
+            raise MissingComponentError(
+                f"kt-kernel has no RAWINT4 class to run here: {error}", TORCH_INSTEAD
+            ) from None
 
 
 class _Words:
@@ -163,22 +96,3 @@ def _words(packed: dict[int, _Words], matrix: Int4Matrix) -> _Words:
     if key not in packed:
         packed[key] = _Words(matrix)
     return packed[key]
-
-
-def _import_kt() -> tuple[Any, Any]:
-    """(the native extension, the RAWINT4 class that kt-kernel itself would choose here)."""
-    try:
-        importlib.import_module("kt_kernel")
-        extension = importlib.import_module("kt_kernel.kt_kernel_ext")
-        choose = importlib.import_module("kt_kernel.utils.amx")._select_rawint4_backend
-        kernel = choose(GROUP)
-    except (ImportError, AttributeError, RuntimeError, OSError) as error:
-        raise MissingComponentError(
-            f"kt-kernel cannot be used here: {error}", "use --cpu-kernel torch, or reinstall kt-kernel==0.7.2"
-        ) from None
-    if kernel is None:
-        raise MissingComponentError(
-            "kt-kernel has no RAWINT4 class for this CPU",
-            "use --cpu-kernel torch",
-        )
-    return extension, kernel

@@ -1,13 +1,13 @@
 """GPU experts in FP8 on torch's own scaled matmuls, row-wise scales on both sides."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from placer.errors import MissingComponentError
-from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.fp8 import Fp8Matrix, Fp8Source, quantise_fp8
 
@@ -68,13 +68,19 @@ class TorchFp8(ExpertMLP):
     name: ClassVar[str] = "torch"
     method: ClassVar[str] = "FP8"
     device: ClassVar[str] = "cuda"
+    precision: ClassVar[float] = 0.05
 
-    def __init__(self, threads: int = 1, device: str = "cuda") -> None:
+    def __init__(self, device: str = "cuda") -> None:
         self._device = torch.device(device)
         self._layers: list[tuple[Stack, Stack]] = []
         self._product: Product = product_by_expert
         if self._device.type == "cuda":
             self._product = _probe_product(self._device)
+
+    @classmethod
+    def open(cls, threads: int, subpools: int) -> Self:
+        """See `ExpertMLP.open`."""
+        return cls()
 
     @classmethod
     def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
@@ -135,6 +141,15 @@ class TorchFp8(ExpertMLP):
             return values, torch.full((E, rows), columns**-0.5, device=self._device)
 
         self._layers = [(stack(2 * inner, hidden), stack(hidden, inner)) for _ in range(layers)]
+
+    def loaded(self, layer: int, expert: int) -> ExpertWeights:
+        """See `ExpertMLP.loaded`."""
+        gate_up, down = (
+            (values[expert].to(torch.float32) * scale[expert][:, None]).cpu()
+            for values, scale in self._layers[layer]
+        )
+        gate, up = gate_up.chunk(2)
+        return gate, up, down
 
     def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """See `ExpertMLP.forward`."""

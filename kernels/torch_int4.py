@@ -1,12 +1,13 @@
 """CPU experts in INT4 on torch's own packed matmul: slower than a fused kernel, and always there."""
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from placer.kernels.cores import usable_cores
-from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.cpu_needs import CpuNeeds, cpu_flags
+from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Expert, Int4Matrix, Int4Source, repeated_int4
 
@@ -23,11 +24,24 @@ class TorchInt4(ExpertMLP):
     name: ClassVar[str] = "torch"
     method: ClassVar[str] = "torch"
     device: ClassVar[str] = "cpu"
+    precision: ClassVar[float] = 0.01
+    needs: ClassVar[CpuNeeds] = CpuNeeds(
+        flags=(),
+        multiple=GROUP,
+        because="INT4 weights share a scale in groups of that many",
+        otherwise=f"no CPU kernel runs such sizes: give a model whose sizes {GROUP} divides",
+    )
+    _weights: Int4Source
 
     def __init__(self, threads: int = 1) -> None:
         torch.set_num_threads(threads)
         self._layers: list[list[tuple[_Packed, _Packed]]] = []
         self._out = torch.empty(0)
+
+    @classmethod
+    def open(cls, threads: int, subpools: int) -> Self:
+        """See `ExpertMLP.open`."""
+        return cls(threads)
 
     @classmethod
     def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
@@ -36,15 +50,8 @@ class TorchInt4(ExpertMLP):
             return Problem(
                 f"torch {torch.__version__} has no INT4 matmul for CPUs", "install torch 2.6 or newer"
             )
-        for name, size in (
-            ("hidden size", shape.hidden_size),
-            ("expert width", shape.expert_intermediate_size),
-        ):
-            if size % GROUP:
-                return Problem(
-                    f"{name} {size} is not a multiple of the INT4 group of {GROUP}",
-                    f"no CPU kernel runs such sizes: give a model whose sizes {GROUP} divides",
-                )
+        if problem := cls.needs.problem(shape, cpu_flags()):
+            return problem
         if threads > usable_cores():
             return Problem(
                 f"{threads} threads were asked for, and this process may use {usable_cores()} cores",
@@ -69,6 +76,7 @@ class TorchInt4(ExpertMLP):
         """Pack ``layers`` layers of weights; ``max_tokens`` is the most tokens a later call may hold."""
         self._out = torch.zeros(max_tokens, shape.hidden_size, dtype=torch.float32)
         self._layers = []
+        self._weights = weights
         last: tuple[Int4Expert, tuple[_Packed, _Packed]] | None = None
         for layer in range(layers):
             loaded = []
@@ -86,6 +94,10 @@ class TorchInt4(ExpertMLP):
     def load_random(self, shape: ExpertShape, layers: int, *, seed: int, max_tokens: int) -> None:
         """See `ExpertMLP.load_random`."""
         self.load(shape, layers, repeated_int4(shape, seed), max_tokens=max_tokens)
+
+    def loaded(self, layer: int, expert: int) -> ExpertWeights:
+        """See `ExpertMLP.loaded`."""
+        return self._weights(layer, expert).dequantise()
 
     def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """See `ExpertMLP.forward`."""

@@ -6,7 +6,13 @@ from placer.errors import InfeasibleError
 from placer.model.spec import ModelSpec
 from placer.units import gib
 
-CPU_FORMATS = {"RAWINT4": "rawint4", "AMXINT4": "amxint4", "AMXINT8": "amxint8", "torch": "torch_int4"}
+CPU_FORMATS = {
+    "RAWINT4": "rawint4",
+    "AMXINT4": "amxint4",
+    "AMXINT8": "amxint8",
+    "LLAMAFILE": "q4_k",
+    "torch": "torch_int4",
+}
 """Expert format that each CPU method keeps in host memory (`ModelSpec.expert_bytes`)."""
 
 
@@ -34,6 +40,7 @@ def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_no
     kt-kernel allocates and fills all experts of every layer, whatever is hot
     (operators/amx/moe_base.hpp, init); its per-node scratch for a largest call of C tokens is
     2·C·k·(2H + 2I') + rows·(H + I') + 4·rows·(2I' + H) with rows = C·k + 32·E and I' = I / nodes.
+    LLAMAFILE's own scratch (operators/llamafile/moe.hpp) stays below that.
     Pinned staging: input and output in bf16 twice (double buffer), ids and weights.
     """
     H, E, k = model.expert_hidden_size, model.experts, model.top_k

@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 import torch
+from expert_calls import random_call, relative_error
 
 from placer.errors import MissingComponentError
 from placer.kernels.backends import choose_cpu_backend
@@ -37,34 +38,27 @@ def loaded() -> KtRawInt4:
     return backend
 
 
-def random_call(tokens: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(tokens, SHAPE.hidden_size, generator=generator).to(torch.bfloat16)
-    ids = torch.stack([torch.randperm(SHAPE.experts, generator=generator) for _ in range(tokens)])
-    return x, ids[:, : SHAPE.top_k].contiguous(), torch.rand(tokens, SHAPE.top_k, generator=generator)
-
-
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("tokens", [1, 3, BORDER, BORDER + 1, 33])
 def test_agrees_with_the_reference_on_both_sides_of_its_border(
     loaded: KtRawInt4, tokens: int, layer: int
 ) -> None:
     weights = random_int4(SHAPE, seed=5)
-    x, ids, gate_weights = random_call(tokens, seed=tokens)
+    x, ids, gate_weights = random_call(SHAPE, tokens, seed=tokens)
     expected = reference_forward(lambda e: weights(layer, e).dequantise(), x, ids, gate_weights)
     found = loaded.forward(layer, x, ids, gate_weights).float()
-    assert float((found - expected).norm() / expected.norm()) < PRECISION
+    assert relative_error(found, expected) < PRECISION
 
 
 def test_skipped_slots_add_nothing(loaded: KtRawInt4) -> None:
     weights = random_int4(SHAPE, seed=5)
-    x, ids, gate_weights = random_call(12, seed=1)
+    x, ids, gate_weights = random_call(SHAPE, 12, seed=1)
     ids[:, 1] = SKIP
     ids[3] = SKIP
     out = loaded.forward(0, x, ids, gate_weights).float()
     assert torch.all(out[3] == 0)
     expected = reference_forward(lambda e: weights(0, e).dequantise(), x, ids, gate_weights)
-    assert float((out - expected).norm() / expected.norm()) < PRECISION
+    assert relative_error(out, expected) < PRECISION
 
 
 def test_the_variant_names_the_class_that_runs(loaded: KtRawInt4) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from expert_calls import random_call, relative_error
 
 from placer.errors import MissingComponentError
 from placer.kernels.backends import choose_gpu_backend
@@ -17,17 +18,6 @@ PRECISION = 0.05
 """Rounding activations to e4m3 (three mantissa bits) before both products: about 0.03 relative."""
 
 
-def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((found.float() - expected).norm() / expected.norm())
-
-
-def random_call(tokens: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(tokens, SHAPE.hidden_size, generator=generator).to(torch.bfloat16)
-    ids = torch.stack([torch.randperm(SHAPE.experts, generator=generator) for _ in range(tokens)])
-    return x, ids[:, : SHAPE.top_k].contiguous(), torch.rand(tokens, SHAPE.top_k, generator=generator)
-
-
 @pytest.fixture(scope="module")
 def loaded() -> TorchFp8:
     backend = TorchFp8(device="cpu")
@@ -39,14 +29,14 @@ def loaded() -> TorchFp8:
 @pytest.mark.parametrize("layer", [0, 1])
 def test_agrees_with_the_reference(loaded: TorchFp8, tokens: int, layer: int) -> None:
     weights = random_fp8(SHAPE, seed=2)
-    x, ids, gate_weights = random_call(tokens, seed=tokens)
+    x, ids, gate_weights = random_call(SHAPE, tokens, seed=tokens)
     ids[0, 0] = SKIP
     expected = reference_forward(lambda e: weights(layer, e).dequantise(), x, ids, gate_weights)
     assert relative_error(loaded.forward(layer, x, ids, gate_weights), expected) < PRECISION
 
 
 def test_nothing_to_do_gives_zeros(loaded: TorchFp8) -> None:
-    x, ids, gate_weights = random_call(3, seed=0)
+    x, ids, gate_weights = random_call(SHAPE, 3, seed=0)
     assert torch.all(loaded.forward(0, x, torch.full_like(ids, SKIP), gate_weights) == 0)
 
 
@@ -94,7 +84,7 @@ def test_on_a_gpu_it_agrees_with_the_reference_inside_a_cuda_graph() -> None:
     backend = TorchFp8()
     weights = random_fp8(SHAPE, seed=2)
     backend.load(SHAPE, 1, weights, max_tokens=64)
-    x, ids, gate_weights = random_call(17, seed=4)
+    x, ids, gate_weights = random_call(SHAPE, 17, seed=4)
     run = backend.bound(0, x.cuda(), ids, gate_weights)
     run()
     torch.cuda.synchronize()

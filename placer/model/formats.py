@@ -129,6 +129,11 @@ def torch_int4_bytes(N: int, K: int) -> int:
     return N * K // 2 + 2 * 2 * N * -(-K // GROUP)
 
 
+def q4_k_bytes(N: int, K: int) -> int:
+    """GGUF's Q4_K: 144 bytes per block of 256 weights along K."""
+    return 144 * N * -(-K // 256)
+
+
 def kt_fp8_bytes(N: int, K: int) -> int:
     """Block FP8 with float32 scales, each matrix rounded up to 64 bytes (kt-kernel amx_raw_buffers.hpp)."""
     return -(-fp8_block_bytes(N, K) // 64) * 64
@@ -147,6 +152,7 @@ _MATRIX_BYTES: dict[str, Callable[[int, int], int]] = {
     "int4_g32": PackedFormat("int", 4, GROUP).matrix_bytes,
     "rawint4": rawint4_bytes,
     "torch_int4": torch_int4_bytes,
+    "q4_k": q4_k_bytes,
     "kt_fp8": kt_fp8_bytes,
 }
 _AMX_WEIGHT_BITS = {"amxint4": 4, "amxint8": 8}
