@@ -119,7 +119,7 @@ def inspect(
     dp: Annotated[int, typer.Option("--dp", min=1, help="Data-parallel attention groups, within tp.")] = 1,
     speculative: SpeculativeOption = False,
     cpu_method: Annotated[
-        str, typer.Option("--cpu-method", help="RAWINT4, AMXINT4, AMXINT8 or torch.")
+        str, typer.Option("--cpu-method", help="RAWINT4, AMXINT4, AMXINT8, LLAMAFILE or torch.")
     ] = "RAWINT4",
     numa_nodes: Annotated[int, typer.Option("--numa", min=1, help="NUMA nodes of the host.")] = 1,
     host_memory: HostMemoryOption = None,
@@ -394,7 +394,12 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")
     ] = None,
-    cpu_kernel: Annotated[str, typer.Option("--cpu-kernel", help="auto, kt or torch.")] = "auto",
+    cpu_kernel: Annotated[
+        str,
+        typer.Option(
+            "--cpu-kernel", help="auto, kt (RAWINT4), kt-amxint4, kt-amxint8, kt-llamafile or torch."
+        ),
+    ] = "auto",
     gpu_kernel: Annotated[
         str | None, typer.Option("--gpu-kernel", help="auto or torch: time this GPU.")
     ] = None,

@@ -34,7 +34,7 @@ class ProfileRequest:
     Attributes
     ----------
     cpu_kernel
-        "auto", "kt" or "torch".
+        "auto", or the name or method of a backend (`choose_cpu_backend`).
     gpu_kernel
         "auto" or "torch" to time the GPU of this machine, or None.
     gpu_name

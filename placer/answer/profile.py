@@ -42,6 +42,8 @@ def profile_answer(profile: Profile) -> RenderableType:
         f"  {len(cpu.points)} calls x {cpu.rounds} samples in {cpu.seconds:.0f} s, weights of "
         f"{gib(cpu.resident_bytes)} cycled; reads {cpu.achieved_bytes_per_s / 1e9:.1f} GB/s, "
         f"{cpu.achieved_share:.0%} of the bandwidth measured in the same run",
+        f"  output on random weights off by {cpu.output_error:.1%}; an expert takes "
+        f"{cpu.bytes_per_expert / 2**20:.1f} MiB",
         f"  regimes: {cpu.border_how}",
         f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
         f"rest of a layer: {profile.gpu.base_provenance_text}",

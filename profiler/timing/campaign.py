@@ -36,7 +36,7 @@ ESTIMATOR_QUANTILE = 0.25
 
 @dataclass(frozen=True)
 class Progress:
-    """``stage`` is "bandwidth", "loading", "border" or "timing"; ``done`` of ``total`` parts are over."""
+    """``stage`` is "bandwidth", "loading", "checking", "border" or "timing"; ``done`` of ``total`` parts are over."""
 
     stage: str
     done: int
@@ -45,7 +45,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """What the worker loaded: see `ExpertMLP` for the words; ``note`` where memory was short."""
+    """What the worker loaded: see `ExpertMLP` for the words; ``note`` where memory was short.
+
+    ``output_error`` is that of `check_output`.
+    """
 
     method: str
     variant: str
@@ -53,6 +56,7 @@ class LoadedKernel:
     layers: int
     resident_bytes: int
     bytes_per_expert: int
+    output_error: float
     note: str | None
 
 

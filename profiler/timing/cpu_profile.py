@@ -3,11 +3,8 @@
 from collections.abc import Callable
 
 from placer.errors import MissingComponentError
-from placer.kernels.backends import AUTO, choose_cpu_backend
-from placer.kernels.expert_mlp import ExpertMLP
+from placer.kernels.backends import AUTO, Backend, choose_cpu_backend
 from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.kt_rawint4 import BLOCK, KtRawInt4
-from placer.kernels.torch_int4 import TorchInt4
 from placer.profiler.steps import Steps
 from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.grid import trace_calls
@@ -35,8 +32,8 @@ def profile_cpu(
     Parameters
     ----------
     backend
-        "auto", "kt" or "torch". With "auto" a kernel that fails when it is run gives way to torch's, and a
-        note says so.
+        What `choose_cpu_backend` takes. With "auto" a kernel that fails when it is run, or returns wrong
+        numbers, gives way to the next, and a note says so.
     heldout_steps
         Steps of a real trace to judge the fit on, beside made-up ones.
     max_seconds
@@ -49,15 +46,14 @@ def profile_cpu(
     BadInputError
         When the steps are not of this shape, or the time is too short to fit anything.
     MissingComponentError
-        When the kernel cannot run, crashes or hangs.
+        When the kernel cannot run, crashes, hangs or returns wrong numbers.
     """
-    chosen, reason = choose_cpu_backend(backend, shape, threads)
     held_out = trace_calls(shape, heldout_steps, seed) if heldout_steps is not None else ()
     notes: tuple[str, ...] = ()
     if heldout_steps is not None and not held_out:
         notes = ("no step of the trace is small enough to time, so made-up steps alone judge the fit",)
 
-    def run(kernel: type[ExpertMLP], reason: str, notes: tuple[str, ...]) -> KernelProfile:
+    def run(kernel: Backend, reason: str, notes: tuple[str, ...]) -> KernelProfile:
         nodes, node_notes = _subpools(kernel, shape, threads)
         spec = CampaignSpec(
             device="cpu",
@@ -72,25 +68,26 @@ def profile_cpu(
         )
         return kernel_profile(spec, time_campaign(spec, progress), reason, (*notes, *node_notes))
 
-    try:
-        return run(chosen, reason, notes)
-    except MissingComponentError as error:
-        if backend != AUTO or chosen is TorchInt4:
-            raise
-        failed = f"{chosen.name} was tried first and failed: {error.what}"
-        return run(TorchInt4, f"{TorchInt4.name} runs here; {failed}", (*notes, failed))
+    failed: dict[Backend, str] = {}
+    while True:
+        chosen, reason = choose_cpu_backend(backend, shape, threads, failed)
+        try:
+            return run(chosen, reason, notes)
+        except MissingComponentError as error:
+            if backend != AUTO:
+                raise
+            failed[chosen] = error.what
+            notes = (*notes, f"{chosen.name} was tried and failed: {error.what}")
 
 
-def _subpools(kernel: type[ExpertMLP], shape: ExpertShape, threads: int) -> tuple[int, tuple[str, ...]]:
+def _subpools(kernel: Backend, shape: ExpertShape, threads: int) -> tuple[int, tuple[str, ...]]:
     """NUMA nodes to spread kt-kernel's threads over: each takes an equal share of every expert."""
-    if kernel is not KtRawInt4:
-        return 1, ()
     wanted = min(this_machine().numa_nodes, threads)
-    fits = [n for n in range(1, wanted + 1) if shape.expert_intermediate_size % (BLOCK * n) == 0]
-    if fits[-1] == wanted:
-        return wanted, ()
+    nodes = kernel.memory_nodes(shape, wanted)
+    if nodes == wanted or not kernel.name.startswith("kt"):
+        return nodes, ()
     note = (
-        f"expert width {shape.expert_intermediate_size} in {wanted} shares is no multiple of {BLOCK}: "
-        f"profiled with {fits[-1]} of {wanted} NUMA nodes, serve with --kt-threadpool-count {fits[-1]}"
+        f"{kernel.method} cannot cut expert width {shape.expert_intermediate_size} into {wanted} shares: "
+        f"profiled with {nodes} of {wanted} NUMA nodes, serve with --kt-threadpool-count {nodes}"
     )
-    return fits[-1], (note,)
+    return nodes, (note,)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from placer.errors import BadInputError
-from placer.kernels.backends import AUTO, choose_gpu_backend
+from placer.errors import BadInputError, MissingComponentError
+from placer.kernels.backends import AUTO, Backend, choose_gpu_backend
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.steps import Steps
 from placer.profiler.timing.campaign import Progress, time_campaign
@@ -33,23 +33,33 @@ def profile_gpu(
     BadInputError
         When ``tp`` does not divide the expert width, the steps are not of this shape, or time is too short.
     MissingComponentError
-        When there is no GPU that a kernel runs on, or the kernel crashes or hangs.
+        When there is no GPU that a kernel runs on, or the kernel crashes, hangs or returns wrong numbers.
     """
     if shape.expert_intermediate_size % tp:
         raise BadInputError(
             f"expert width {shape.expert_intermediate_size} does not divide by tp {tp}", "choose another --tp"
         )
     share = replace(shape, expert_intermediate_size=shape.expert_intermediate_size // tp)
-    chosen, reason = choose_gpu_backend(backend, share)
     held_out = trace_calls(share, heldout_steps, seed) if heldout_steps is not None else ()
-    spec = CampaignSpec(
-        device="gpu",
-        backend=chosen.name,
-        threads=1,
-        subpools=1,
-        shape=share,
-        seed=seed,
-        max_seconds=max_seconds,
-        extra_calls=held_out,
-    )
-    return kernel_profile(spec, time_campaign(spec, progress), reason)
+    failed: dict[Backend, str] = {}
+    while True:
+        chosen, reason = choose_gpu_backend(backend, share, failed)
+        spec = CampaignSpec(
+            device="gpu",
+            backend=chosen.name,
+            threads=1,
+            subpools=1,
+            shape=share,
+            seed=seed,
+            max_seconds=max_seconds,
+            extra_calls=held_out,
+        )
+        try:
+            samples = time_campaign(spec, progress)
+        except MissingComponentError as error:
+            if backend != AUTO:
+                raise
+            failed[chosen] = error.what
+            continue
+        notes = tuple(f"{kernel.name} was tried and failed: {what}" for kernel, what in failed.items())
+        return kernel_profile(spec, samples, reason, notes)

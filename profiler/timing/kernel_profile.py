@@ -60,6 +60,10 @@ class KernelProfile:
     achieved_bytes_per_s, achieved_share
         Weights read per second where every active expert has one row, and its share of the bandwidth that
         as many threads reached.
+    bytes_per_expert
+        Of one loaded expert of ``shape``.
+    output_error
+        Relative error of the kernel's output on random weights, against float32, when it was loaded.
     resident_bytes
         Distinct expert weights that samples were drawn from.
     quiet_warning
@@ -88,6 +92,8 @@ class KernelProfile:
     bandwidth: tuple[Bandwidth, ...]
     achieved_bytes_per_s: float
     achieved_share: float
+    bytes_per_expert: int
+    output_error: float
     resident_bytes: int
     quiet_warning: str | None
     rounds: int
@@ -124,6 +130,8 @@ def kernel_profile(
         bandwidth=samples.bandwidth,
         achieved_bytes_per_s=achieved,
         achieved_share=achieved / limit,
+        bytes_per_expert=samples.kernel.bytes_per_expert,
+        output_error=samples.kernel.output_error,
         resident_bytes=samples.kernel.resident_bytes,
         quiet_warning=samples.quiet_warning(),
         rounds=int(samples.times_us.shape[0]),

@@ -19,7 +19,7 @@ import torch
 from placer.errors import MissingComponentError, PlacerError
 from placer.kernels.backends import CPU_BACKENDS, GPU_BACKENDS
 from placer.kernels.expert_mlp import ExpertMLP
-from placer.kernels.kt_rawint4 import KtRawInt4
+from placer.kernels.output_check import check_output
 from placer.profiler.timing.border import Border, probe_border, probe_rows
 from placer.profiler.timing.call import Call, Role, least_tokens, routing
 from placer.profiler.timing.machine import (
@@ -92,6 +92,8 @@ def _run(spec: CampaignSpec, results: ResultFile) -> None:
     max_tokens = _most_tokens(spec, hint)
     results.write("progress", stage="loading", done=0, total=residency.layers)
     backend.load_random(spec.shape, residency.layers, seed=spec.seed, max_tokens=max_tokens)
+    results.write("progress", stage="checking", done=0, total=1)
+    error = check_output(backend, spec.shape, max_tokens, spec.seed)
     results.write(
         "loaded",
         method=backend.method,
@@ -100,6 +102,7 @@ def _run(spec: CampaignSpec, results: ResultFile) -> None:
         layers=residency.layers,
         resident_bytes=residency.resident_bytes,
         bytes_per_expert=backend.bytes_per_expert(spec.shape),
+        output_error=error,
         note=residency.note,
     )
     generator = np.random.default_rng(spec.seed)
@@ -130,9 +133,7 @@ def _build(spec: CampaignSpec) -> ExpertMLP:
     problem = chosen.problem(spec.shape, spec.threads)
     if problem is not None:
         raise MissingComponentError(f"kernel {spec.backend} cannot run: {problem}", problem.cure)
-    if chosen is KtRawInt4:
-        return KtRawInt4(spec.threads, spec.subpools)
-    return chosen(spec.threads)  # type: ignore[call-arg]
+    return chosen.open(spec.threads, spec.subpools)
 
 
 def _residency(spec: CampaignSpec, backend: ExpertMLP, cache_bytes: int, free_bytes: int) -> Residency:
