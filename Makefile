@@ -18,8 +18,8 @@ demo: $(VENV)/.kt
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not runtime"
 
-## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions.
-test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt
+## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, Triton's interpreter.
+test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.triton
 	$(BIN)/python -m pytest -m runtime
 
 # --- what CI adds ---------------------------------------------------------------------------------------
@@ -70,4 +70,10 @@ $(VENV)/.kt: $(VENV)/.placer
 # Only its Python source is read; none of its dependencies are needed.
 $(RUNTIMES)/.sglang-kt: $(VENV)/.placer
 	$(PIP) install --quiet --no-deps --target $(RUNTIMES)/sglang-kt sglang-kt==0.7.2
+	touch $@
+
+# A gigabyte that the CPU build of torch does not bring and `make test` does without.
+$(RUNTIMES)/.triton: $(VENV)/.placer
+	$(PIP) install --quiet --no-deps --target $(RUNTIMES)/triton triton==3.9.0 \
+		|| echo "triton could not be installed here: its kernels stay untested"
 	touch $@

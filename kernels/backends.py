@@ -3,23 +3,27 @@
 from collections.abc import Mapping
 
 from placer.errors import BadInputError, MissingComponentError
+from placer.kernels.deep_gemm_fp8 import DeepGemmFp8
 from placer.kernels.expert_mlp import ExpertMLP, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.kt_amx import KtAmxInt4, KtAmxInt8
 from placer.kernels.kt_llamafile import KtLlamafile
 from placer.kernels.kt_rawint4 import KtRawInt4
+from placer.kernels.sglang_fp8 import SglangFp8
 from placer.kernels.torch_fp8 import TorchFp8
 from placer.kernels.torch_int4 import TorchInt4
+from placer.kernels.triton_fp8 import TritonFp8
+from placer.kernels.vllm_fp8 import VllmFp8
 
 Backend = type[ExpertMLP]
 
 CPU_BACKENDS: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, KtAmxInt4, TorchInt4)
-GPU_BACKENDS: tuple[Backend, ...] = (TorchFp8,)
+GPU_BACKENDS: tuple[Backend, ...] = (SglangFp8, VllmFp8, DeepGemmFp8, TritonFp8, TorchFp8)
 AUTO_CPU: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, TorchInt4)
 """In the order that "auto" tries them: what a server runs at little loss, smallest weights first, then what is
 always there. AMXINT4 rounds so coarsely that it is for those who ask for it."""
 AUTO_GPU: tuple[Backend, ...] = GPU_BACKENDS
-"""In the order that "auto" tries them."""
+"""In the order that "auto" tries them: what serves first, our own last."""
 AUTO = "auto"
 
 _NONE_FAILED: Mapping[Backend, str] = {}

@@ -40,14 +40,15 @@ class ExpertMLP(ABC):
         The weight format and kernel family, as profiles, exports and ``--kt-method`` name it.
     device
         "cpu" or "cuda".
-    precision
-        The most that an output on random weights may be off, relative to its norm, by rounding alone.
+    error_limit
+        An output on random weights that is off by more, relative to its norm, is wrong and not just rounded:
+        about twice the largest error found over sizes from 256x256 to 7168x2048.
     """
 
     name: ClassVar[str]
     method: ClassVar[str]
     device: ClassVar[str]
-    precision: ClassVar[float]
+    error_limit: ClassVar[float]
 
     @classmethod
     @abstractmethod

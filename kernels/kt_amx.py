@@ -113,7 +113,7 @@ class KtAmxInt4(_KtAmx):
 
     name: ClassVar[str] = "kt-amxint4"
     method: ClassVar[str] = "AMXINT4"
-    precision: ClassVar[float] = 0.35
+    error_limit: ClassVar[float] = 0.7
     bits: ClassVar[int] = 4
     native: ClassVar[str] = "AMXInt4_MOE"
     needs: ClassVar[CpuNeeds] = CpuNeeds(
@@ -129,7 +129,7 @@ class KtAmxInt8(_KtAmx):
 
     name: ClassVar[str] = "kt-amxint8"
     method: ClassVar[str] = "AMXINT8"
-    precision: ClassVar[float] = 0.04
+    error_limit: ClassVar[float] = 0.16
     bits: ClassVar[int] = 8
     native: ClassVar[str] = "AMXInt8_MOE"
     needs: ClassVar[CpuNeeds] = CpuNeeds(
@@ -165,6 +165,7 @@ def _read_packed(folder: Path, stem: str) -> _Packed:
     def read(kind: str) -> Tensor:
         # Named by kt-kernel: INT4_gate_0_786432Byte_quant_.kt.
         (path,) = folder.glob(f"*_{stem}_*Byte_{kind}_.kt")
-        return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
+        found: Tensor = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
+        return found
 
     return _Packed(read("quant"), read("scale").view(torch.float32))

@@ -53,7 +53,7 @@ class KtLlamafile(KtMoe):
 
     name: ClassVar[str] = "kt-llamafile"
     method: ClassVar[str] = "LLAMAFILE"
-    precision: ClassVar[float] = 0.03
+    error_limit: ClassVar[float] = 0.06
     needs: ClassVar[CpuNeeds] = CpuNeeds(
         flags=("avx2",),
         multiple=BLOCK_WEIGHTS,

@@ -25,7 +25,7 @@ class KtRawInt4(KtMoe):
 
     name: ClassVar[str] = "kt"
     method: ClassVar[str] = "RAWINT4"
-    precision: ClassVar[float] = 0.02
+    error_limit: ClassVar[float] = 0.035
     needs: ClassVar[CpuNeeds] = CpuNeeds(
         flags=("avx2",),
         multiple=BLOCK,

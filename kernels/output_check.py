@@ -20,7 +20,7 @@ def check_output(backend: ExpertMLP, shape: ExpertShape, max_tokens: int, seed: 
     Raises
     ------
     MissingComponentError
-        When the error is larger than `ExpertMLP.precision` explains.
+        When the error is larger than `ExpertMLP.error_limit`.
     """
     border = type(backend).border_hint(shape)
     counts = (TOKENS,) if border is None else (min(TOKENS, border), border + 1)
@@ -28,10 +28,10 @@ def check_output(backend: ExpertMLP, shape: ExpertShape, max_tokens: int, seed: 
     for tokens in counts:
         error = output_error(backend, shape, min(tokens, max_tokens), seed)
         # A comparison that fails is one with NaN, which no maximum would keep.
-        if not error <= backend.precision:
+        if not error <= backend.error_limit:
             raise MissingComponentError(
                 f"kernel {backend.name} returns wrong numbers on this machine: off by {error:.1%} of the "
-                f"output in a call of {tokens} tokens, where {backend.method} explains {backend.precision:.0%}",
+                f"output in a call of {tokens} tokens, where {backend.method} explains {backend.error_limit:.1%}",
                 "use another kernel; this one must not serve here either",
             )
         worst = max(worst, error)

@@ -10,12 +10,10 @@ from placer.errors import MissingComponentError
 from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.fp8 import Fp8Matrix, Fp8Source, quantise_fp8
+from placer.kernels.gpu_needs import ELSEWHERE, GpuNeeds, cuda_capability
 
 ALIGNMENT = 16
 """Both sizes of an FP8 matrix must be multiples of this (torch._scaled_mm)."""
-FP8_CAPABILITY = (8, 9)
-"""First CUDA compute capability with FP8 units."""
-_ELSEWHERE = "profile on the machine that has the GPU, or use --gpu NAME for its datasheet"
 
 Stack = tuple[Tensor, Tensor]
 """The same matrix of every expert: float8 [E, N, K] and float32 scales [E, N]."""
@@ -68,7 +66,8 @@ class TorchFp8(ExpertMLP):
     name: ClassVar[str] = "torch"
     method: ClassVar[str] = "FP8"
     device: ClassVar[str] = "cuda"
-    precision: ClassVar[float] = 0.05
+    error_limit: ClassVar[float] = 0.08
+    needs: ClassVar[GpuNeeds] = GpuNeeds(multiple=ALIGNMENT)
 
     def __init__(self, device: str = "cuda") -> None:
         self._device = torch.device(device)
@@ -85,21 +84,7 @@ class TorchFp8(ExpertMLP):
     @classmethod
     def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
         """See `ExpertMLP.problem`; ``threads`` plays no part."""
-        if not torch.cuda.is_available():
-            return Problem(f"torch {torch.__version__} finds no CUDA device", _ELSEWHERE)
-        capability = torch.cuda.get_device_capability()
-        if capability < FP8_CAPABILITY:
-            what = f"the GPU has compute capability {capability[0]}.{capability[1]}, FP8 needs 8.9"
-            return Problem(what, _ELSEWHERE)
-        for name, size in (
-            ("hidden size", shape.hidden_size),
-            ("expert width", shape.expert_intermediate_size),
-        ):
-            if size % ALIGNMENT:
-                return Problem(
-                    f"{name} {size} is not a multiple of {ALIGNMENT}", "use --gpu NAME for its datasheet"
-                )
-        return None
+        return cls.needs.problem(shape, cuda_capability())
 
     @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:
@@ -202,7 +187,7 @@ def _probe_product(device: torch.device) -> Product:
         expected = product_by_expert(rows, stack, ends, counts).to(torch.float32)
     except (RuntimeError, NotImplementedError, ValueError) as error:
         raise MissingComponentError(
-            f"torch's FP8 matmul does not run on this GPU: {str(error).splitlines()[0]}", _ELSEWHERE
+            f"torch's FP8 matmul does not run on this GPU: {str(error).splitlines()[0]}", ELSEWHERE
         ) from None
     try:
         found = product_grouped(rows, stack, ends, counts).to(torch.float32)

@@ -401,7 +401,8 @@ def profile(
         ),
     ] = "auto",
     gpu_kernel: Annotated[
-        str | None, typer.Option("--gpu-kernel", help="auto or torch: time this GPU.")
+        str | None,
+        typer.Option("--gpu-kernel", help="Time this GPU: auto, sglang, vllm, deep_gemm, triton or torch."),
     ] = None,
     gpu: Annotated[
         str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")

@@ -36,7 +36,7 @@ class ProfileRequest:
     cpu_kernel
         "auto", or the name or method of a backend (`choose_cpu_backend`).
     gpu_kernel
-        "auto" or "torch" to time the GPU of this machine, or None.
+        "auto" or the name of a backend to time the GPU of this machine, or None.
     gpu_name
         A GPU by datasheet, or None for the GPU of this machine.
     threads

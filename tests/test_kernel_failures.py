@@ -82,7 +82,7 @@ class TestWithKt:
         profile = profile_cpu(SHAPE, max_seconds=6.0, resident_bytes=1 << 20)
         # 256 does not divide the width, so LLAMAFILE is out; AMXINT8 needs AVX-512.
         assert profile.method == ("torch" if KtAmxInt8.problem(SHAPE, 1) else "AMXINT8")
-        assert 0 < profile.output_error < 0.04
+        assert 0 < profile.output_error < 0.05
         assert re.search("not kt: " + SIGNS[fault], profile.reason)
         assert re.search("kt was tried and failed: " + SIGNS[fault], " ".join(profile.notes))
 

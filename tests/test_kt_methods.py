@@ -42,6 +42,8 @@ def load_llamafile() -> KtMoe:
     return backend
 
 
+PRECISION = {"AMXINT4": 0.32, "AMXINT8": 0.05, "LLAMAFILE": 0.03}
+"""Largest relative errors on random weights of these sizes, for tens of seeds: 0.28, 0.041 and 0.024."""
 LOADERS: dict[str, tuple[type[KtMoe], Callable[[], KtMoe]]] = {
     "AMXINT4": (KtAmxInt4, lambda: load_amx(KtAmxInt4)),
     "AMXINT8": (KtAmxInt8, lambda: load_amx(KtAmxInt8)),
@@ -64,12 +66,12 @@ def test_agrees_with_the_reference_on_both_sides_of_its_border(
 ) -> None:
     x, ids, weights = random_call(SHAPE, tokens, seed=tokens)
     expected = reference_forward(lambda e: loaded.loaded(layer, e), x, ids, weights)
-    assert relative_error(loaded.forward(layer, x, ids, weights), expected) < loaded.precision
+    assert relative_error(loaded.forward(layer, x, ids, weights), expected) < PRECISION[loaded.method]
 
 
 def test_its_error_is_not_far_below_what_it_is_allowed(loaded: KtMoe) -> None:
     # An allowance ten times too wide would let wrong numbers pass.
-    assert output_error(loaded, SHAPE, 33, seed=0) > loaded.precision / 5
+    assert output_error(loaded, SHAPE, 33, seed=0) > loaded.error_limit / 10
 
 
 def test_skipped_slots_add_nothing(loaded: KtMoe) -> None:
@@ -79,13 +81,13 @@ def test_skipped_slots_add_nothing(loaded: KtMoe) -> None:
     out = loaded.forward(0, x, ids, weights).float()
     assert torch.all(out[3] == 0)
     expected = reference_forward(lambda e: loaded.loaded(0, e), x, ids, weights)
-    assert relative_error(out, expected) < loaded.precision
+    assert relative_error(out, expected) < PRECISION[loaded.method]
 
 
 def test_weights_for_timing_pass_the_check(loaded: KtMoe) -> None:
     backend: ExpertMLP = type(loaded)()
     backend.load_random(SHAPE, 1, seed=3, max_tokens=40)
-    assert 0 < check_output(backend, SHAPE, 40, seed=3) < backend.precision
+    assert 0 < check_output(backend, SHAPE, 40, seed=3) < backend.error_limit
 
 
 def test_the_variant_names_the_class_that_runs(loaded: KtMoe) -> None:

@@ -21,7 +21,7 @@ def loaded() -> TorchInt4:
 
 
 def test_a_right_kernel_passes_with_its_rounding_error(loaded: TorchInt4) -> None:
-    assert 0 < check_output(loaded, SHAPE, 16, seed=1) < TorchInt4.precision
+    assert 0 < check_output(loaded, SHAPE, 16, seed=1) < TorchInt4.error_limit
     assert check_output(loaded, SHAPE, 16, seed=1) == output_error(loaded, SHAPE, 8, seed=1)
 
 
@@ -36,5 +36,5 @@ def test_wrong_weights_in_memory_are_found(loaded: TorchInt4, factor: float) -> 
 def test_it_never_calls_with_more_tokens_than_were_set_aside() -> None:
     backend = TorchInt4()
     backend.load_random(SHAPE, 1, seed=0, max_tokens=3)
-    assert check_output(backend, SHAPE, 3, seed=0) < TorchInt4.precision
+    assert check_output(backend, SHAPE, 3, seed=0) < TorchInt4.error_limit
     assert torch.isfinite(torch.tensor(output_error(backend, SHAPE, 1, seed=0)))
