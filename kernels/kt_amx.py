@@ -148,7 +148,8 @@ def random_bf16(shape: ExpertShape, seed: int) -> Bf16Source:
         generator = torch.Generator().manual_seed((seed * 1009 + layer) * 100_003 + index)
 
         def matrix(rows: int, columns: int) -> Tensor:
-            return (torch.randn(rows, columns, generator=generator) / columns**0.5).to(torch.bfloat16)
+            drawn = torch.randn(rows, columns, generator=generator) / float(columns**0.5)
+            return drawn.to(torch.bfloat16)
 
         return matrix(inner, hidden), matrix(inner, hidden), matrix(hidden, inner)
 
@@ -165,7 +166,6 @@ def _read_packed(folder: Path, stem: str) -> _Packed:
     def read(kind: str) -> Tensor:
         # Named by kt-kernel: INT4_gate_0_786432Byte_quant_.kt.
         (path,) = folder.glob(f"*_{stem}_*Byte_{kind}_.kt")
-        found: Tensor = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
-        return found
+        return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
 
     return _Packed(read("quant"), read("scale").view(torch.float32))

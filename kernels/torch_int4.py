@@ -24,7 +24,7 @@ class TorchInt4(ExpertMLP):
     name: ClassVar[str] = "torch"
     method: ClassVar[str] = "torch"
     device: ClassVar[str] = "cpu"
-    error_limit: ClassVar[float] = 0.01
+    error_limit: ClassVar[float] = 0.015
     needs: ClassVar[CpuNeeds] = CpuNeeds(
         flags=(),
         multiple=GROUP,
