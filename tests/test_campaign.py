@@ -93,8 +93,11 @@ def test_profile_cpu_goes_from_shapes_to_a_fit() -> None:
     )
     assert profile.backend == "torch"
     assert profile.rounds >= LEAST_ROUNDS
+    # 3 · 64 · 32 weights of half a byte, and four bytes per group of 32.
+    assert profile.bytes_per_expert == 3072 + 768
+    assert 0 < profile.output_error < 0.01
     assert "asked for" in profile.reason
-    assert {"bandwidth", "loading", "timing"} <= {progress.stage for progress in seen}
+    assert {"bandwidth", "loading", "checking", "timing"} <= {progress.stage for progress in seen}
 
 
 def test_a_group_that_does_not_divide_is_refused_before_anything_is_timed() -> None:
