@@ -66,7 +66,10 @@ class KtLlamafile(KtMoe):
     def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
         """See `ExpertMLP.problem`."""
         if importlib.util.find_spec("gguf") is None:
-            return Problem("the package gguf, which kt-kernel needs, is not installed", f"run 'pip install gguf', or {TORCH_INSTEAD}")
+            return Problem(
+                "the package gguf, which kt-kernel needs, is not installed",
+                f"run 'pip install gguf', or {TORCH_INSTEAD}",
+            )
         return super().problem(shape, threads)
 
     @classmethod
