@@ -15,6 +15,8 @@ from placer.kernels.row_blocks import row_blocks
 
 LEAST_ROWS, MOST_ROWS = 16, 64
 """Rows of a block: the least that tensor cores take, and the most whose two sums fit a processor's registers."""
+GATE_UP_STAGES = 2
+"""Two weight blocks and a block of rows take 40 KiB a stage, and processors of capability 8.9 have 99 KiB."""
 
 
 class TritonFp8(BlockFp8Experts):
@@ -59,10 +61,13 @@ class TritonFp8(BlockFp8Experts):
             # Zeros, for the slots that are skipped.
             rows = torch.zeros(tokens * k, H, dtype=torch.bfloat16, device=self._device)
             if count:
-                kernels.quantise_groups_kernel[(tokens, H // BLOCK)](inputs, rounded, rounded_scale, K=H)
+                kernels.quantise_groups_kernel[(tokens, H // BLOCK)](
+                    inputs, rounded, rounded_scale, K=H, num_warps=1,
+                )  # fmt: skip
                 kernels.gate_up_kernel[(count, inner // BLOCK)](
                     rounded, rounded_scale, stacks.gate_up.values, stacks.gate_up.scale, slots, experts,
                     hidden, hidden_scale, HIDDEN=H, WIDTH=inner, K=k, ROWS=block_rows,
+                    num_warps=8, num_stages=GATE_UP_STAGES,
                 )  # fmt: skip
                 kernels.down_kernel[(count, H // BLOCK)](
                     hidden, hidden_scale, stacks.down.values, stacks.down.scale, slots, experts, factors,

@@ -1,13 +1,8 @@
-"""GPU backends: our Triton kernels interpreted on the CPU, calls into other projects against their documented
-contracts, and everything for real, inside a CUDA graph, where there is a GPU."""
+"""GPU backends: calls into other projects against their documented contracts, and everything for real, inside a
+CUDA graph, where there is a GPU."""
 
-import importlib.util
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -30,49 +25,6 @@ from placer.kernels.vllm_fp8 import VllmFp8
 SHAPE = ExpertShape(hidden_size=256, expert_intermediate_size=128, experts=4, top_k=2)
 PRECISION = 0.05
 """Rounding rows to e4m3 (three mantissa bits) before both products: about 0.037 relative."""
-TRITON = Path(__file__).parent.parent / ".runtimes" / "triton"
-"""Where `make test-runtimes` puts triton, which the CPU build of torch does not bring."""
-
-INTERPRETED = """
-import json, sys, torch
-from expert_calls import random_call, relative_error
-from placer.kernels.block_fp8 import random_blocks
-from placer.kernels.expert_mlp import reference_forward
-from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.triton_fp8 import TritonFp8
-shape = ExpertShape(256, 128, 4, 2)
-backend = TritonFp8(device="cpu")
-backend.load(shape, 2, random_blocks(shape, 1), max_tokens=40)
-errors = []
-for tokens in (1, 5, 40):
-    x, ids, weights = random_call(shape, tokens, tokens)
-    ids[0, 0] = -1
-    expected = reference_forward(lambda e: backend.loaded(1, e), x, ids, weights)
-    errors.append(relative_error(backend.forward(1, x, ids, weights), expected))
-nothing = backend.forward(0, x, torch.full_like(ids, -1), weights)
-print(json.dumps({"errors": errors, "nothing": float(nothing.abs().sum()), "version": backend.version()}))
-"""
-
-
-@pytest.mark.runtime
-@pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None and not TRITON.is_dir(),
-    reason="triton is not installed (make test-runtimes does)",
-)
-def test_the_triton_kernels_agree_with_the_reference_when_interpreted() -> None:
-    paths = [str(Path(__file__).parent), str(TRITON)]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    ran = subprocess.run(
-        [sys.executable, "-P", "-c", INTERPRETED],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
-    # Rows stay float32 there: what is off is the bfloat16 of the rows and of their sum.
-    assert max(found["errors"]) < 0.006
-    assert found["nothing"] == 0
-    assert found["version"].startswith("triton ")
-
 
 # --- other projects' contracts, as documented, in float32 on the CPU ---------------------------------------
 
