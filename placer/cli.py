@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(help="Routing traces: import, judge, compare, synthesise.", no_args_is_help=True)
+trace_app = typer.Typer(help="Routing traces: import, record, judge, compare, synthesise.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 Chosen = TypeVar("Chosen")
@@ -269,6 +269,90 @@ def trace_import(
         f"{imported.header.experts} experts"
         + (f", from {imported.shards:,} files" if imported.shards > 1 else "")
     )
+
+
+@trace_app.command("record")
+def trace_record(
+    texts: Annotated[list[str] | None, typer.Argument(help="Further texts, as --text takes them.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text", help="FILE or DOMAIN=FILE: text, a folder of texts, or .jsonl with a prompt per line."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="Checkpoint directory; with --server, config.json is enough."),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="URL of a running SGLang or vLLM server to record from.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
+        "trace.safetensors"
+    ),
+    output_tokens: Annotated[
+        int,
+        typer.Option("--output-tokens", min=0, help="Tokens to generate per request; 0 for prompts alone."),
+    ] = 64,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, help="Of generation (default: as the model says).")
+    ] = None,
+    seed: SeedOption = 0,
+    requests: Annotated[
+        int | None, typer.Option("--requests", min=1, help="Most requests of a domain, evenly spaced.")
+    ] = None,
+    cut: Annotated[
+        int, typer.Option("--cut", min=1, help="A text of more characters becomes several requests.")
+    ] = 4096,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the recording that -o holds from an earlier run.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="Requests sent to --server at a time.")
+    ] = 8,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Longest wait for an answer of --server, seconds.")
+    ] = 600.0,
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", help="Environment variable with the key of --server.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, without --server.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16, without --server.")
+    ] = "auto",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the checkpoint's own Python code.")
+    ] = False,
+) -> None:
+    """Record which experts each token takes: through transformers here, or from a running server."""
+    from placer.profiler.trace.generation import GenerationSettings
+    from placer.profiler.trace.prompt import read_prompts
+    from placer.profiler.trace.record import RecordRequest, record
+    from placer.profiler.trace.recording import RecordingInterrupted
+
+    checked_output(output)
+    prompts = read_prompts([*(text or []), *(texts or [])], cut_characters=cut, most_per_domain=requests)
+    request = RecordRequest(
+        model=model,
+        server=server,
+        settings=GenerationSettings(output_tokens, temperature, seed),
+        resume=resume,
+        concurrency=concurrency,
+        timeout_s=timeout,
+        api_key=_secret(api_key_env),
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+    )
+    try:
+        with _Bar() as bar:
+            recording = record(request, prompts, output, progress=bar)
+    except RecordingInterrupted as stop:
+        _say(f"interrupted: {stop}")
+        sys.exit(INTERRUPTED)
+    for note in recording.trace().header.notes:
+        _say(f"note: {note}")
+    _say(recording.summary())
 
 
 @trace_app.command("info")
@@ -738,6 +822,16 @@ def _check_nothing_empty(arguments: list[str]) -> None:
         if assigned or not argument:
             flag = argument[:-1] if assigned else before if before.startswith("-") else "an argument"
             raise BadInputError(f"{flag} is empty", "give a value; a shell variable may not be set")
+
+
+def _secret(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise BadInputError(
+            f"--api-key-env {variable}: no such environment variable", "set it, or name another"
+        )
+    return os.environ[variable]
 
 
 def _count_or_auto(text: str, flag: str) -> int | None:

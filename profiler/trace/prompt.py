@@ -64,7 +64,8 @@ def read_prompts(
             prompts.extend(_prompts(file, domain, cut_characters))
     if not prompts:
         raise BadInputError(
-            "there is no prompt to record", "give texts: --text FILE, --text DOMAIN=FILE or a .jsonl of prompts"
+            "there is no prompt to record",
+            "give texts: --text FILE, --text DOMAIN=FILE or a .jsonl of prompts",
         )
     return tuple(prompts if most_per_domain is None else _thinned(prompts, most_per_domain))
 

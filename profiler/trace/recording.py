@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from placer.output import checked_output
 from placer.profiler.trace.file import read_trace, write_trace
+from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.prompt import Prompt
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 
 _SAVE_EVERY_S = 30.0
 _SAVE_SHARE = 0.05
 """Share of the time that saving may take, however large the trace grows."""
+_SHOWN_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class RecordedRequest:
     ids: NDArray[np.uint16]
     position: NDArray[np.int32]
     prompt_rows: int
+
+    @property
+    def uncaptured(self) -> int:
+        """Tokens up to the last one that the runtime did not capture."""
+        return int(self.position[-1]) + 1 - len(self.position)
 
 
 class Recording:
@@ -103,7 +110,14 @@ class Recording:
         self._saved = len(self)
 
     def add(self, index: int, request: RecordedRequest) -> None:
-        """Keep the routing of prompt ``index``, and save when it is time to."""
+        """Keep the routing of prompt ``index``, and save when it is time to.
+
+        Raises
+        ------
+        BadInputError
+            When it is unsound (see `check_trace`): a trace holding it could not be written later.
+        """
+        check_trace(self._joined([index], [request], ()), f"the routing of request {index}")
         self._requests[index] = request
         if time.monotonic() >= self._next_save:
             self.save()
@@ -122,6 +136,13 @@ class Recording:
         took = time.monotonic() - started
         self._next_save = time.monotonic() + max(_SAVE_EVERY_S, took / _SAVE_SHARE)
 
+    def summary(self) -> str:
+        """One line: what is recorded, and where."""
+        tokens = sum(len(request.ids) for request in self._requests.values())
+        if not tokens:
+            return "nothing is recorded yet"
+        return f"{self.path}: {len(self):,} of {len(self._domain):,} requests, {tokens:,} tokens"
+
     def trace(self) -> TokenTrace:
         """The recorded requests in the order of their prompts.
 
@@ -133,30 +154,35 @@ class Recording:
         if not self._requests:
             raise BadInputError("no request was recorded", "let at least one finish")
         indices = sorted(self._requests)
-        requests = [self._requests[index] for index in indices]
+        return self._joined(indices, [self._requests[index] for index in indices], self._notes())
+
+    def _joined(
+        self, indices: Sequence[int], requests: Sequence[RecordedRequest], notes: Sequence[str]
+    ) -> TokenTrace:
         lengths = [len(request.ids) for request in requests]
+        phases = [
+            np.where(np.arange(len(one.ids)) < one.prompt_rows, Phase.PREFILL, Phase.DECODE)
+            for one in requests
+        ]
         return TokenTrace(
-            header=replace(self.header, notes=(*self.header.notes, *self._notes())),
+            header=replace(self.header, notes=(*self.header.notes, *notes)),
             topk_ids=np.concatenate([request.ids for request in requests]),
             request=np.repeat(np.asarray(indices, dtype=np.int32), lengths),
             position=np.concatenate([request.position for request in requests]),
-            phase=np.concatenate(
-                [
-                    np.where(
-                        np.arange(len(request.ids)) < request.prompt_rows, Phase.PREFILL, Phase.DECODE
-                    ).astype(np.uint8)
-                    for request in requests
-                ]
-            ),
+            phase=np.concatenate(phases).astype(np.uint8),
             domain=np.repeat(np.asarray([self._domain[at] for at in indices], dtype=np.int16), lengths),
         )
 
     def _notes(self) -> list[str]:
         prompts = len(self._domain)
         notes = []
+        uncaptured = sum(request.uncaptured for request in self._requests.values())
+        if uncaptured:
+            notes.append(f"{uncaptured} tokens before others of their request have no routing")
         failed = sum(self._failures.values())
         if failed:
-            reasons = "; ".join(f"{count} × {reason}" for reason, count in self._failures.items())
+            most = sorted(self._failures.items(), key=lambda one: -one[1])[:_SHOWN_REASONS]
+            reasons = "; ".join(f"{count} × {reason}" for reason, count in most)
             notes.append(f"{failed} of {prompts} requests failed: {reasons}")
         left = prompts - len(self) - failed
         if left:
@@ -164,9 +190,14 @@ class Recording:
         return notes
 
 
-def open_recording(
-    header: TraceHeader, prompts: Sequence[Prompt], path: Path, *, resume: bool
-) -> Recording:
+class RecordingInterrupted(KeyboardInterrupt):
+    """Ctrl-C while recording; what was recorded is saved."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(f"{recording.summary()}; continue with --resume")
+
+
+def open_recording(header: TraceHeader, prompts: Sequence[Prompt], path: Path, *, resume: bool) -> Recording:
     """A recording into ``path``: a new one, or with ``resume`` the one that was begun there.
 
     Raises

@@ -1,7 +1,6 @@
 """Records the routing of a checkpoint by running it in Hugging Face transformers on this machine."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +10,10 @@ import torch
 from placer.errors import BadInputError, MissingComponentError, PlacerError
 from placer.model.spec import ModelSpec
 from placer.profiler.trace.expert_hook import ExpertHook
-from placer.profiler.trace.integrity import check_trace
+from placer.profiler.trace.generation import GenerationSettings
 from placer.profiler.trace.prompt import Prompt, prompts_digest
-from placer.profiler.trace.recording import RecordedRequest, Recording, open_recording
+from placer.profiler.trace.recording import RecordedRequest, Recording, RecordingInterrupted, open_recording
 from placer.profiler.trace.trace import TraceHeader
-
-_MOST_SEED = 2**31
-
-
-@dataclass(frozen=True)
-class GenerationSettings:
-    """How answers are generated.
-
-    Attributes
-    ----------
-    new_tokens
-        Most tokens of an answer; 0 records prompts alone.
-    temperature
-        0 for greedy, None for what the checkpoint's generation_config.json says.
-    seed
-        Of the draws; request r draws from seed + r, so a resumed recording draws the same.
-    """
-
-    new_tokens: int = 0
-    temperature: float | None = None
-    seed: int = 0
-
-    def __str__(self) -> str:
-        if not self.new_tokens:
-            return "prompts only"
-        heat = "the model's sampling" if self.temperature is None else f"temperature {self.temperature:g}"
-        return f"{self.new_tokens} new tokens, {heat}, seed {self.seed}"
 
 
 def record_with_transformers(
@@ -96,14 +68,28 @@ def record_with_transformers(
     try:
         with hook, torch.inference_mode():
             for index in recording.missing:
-                progress(f"recording, {len(recording)} of {len(prompts)} requests", len(recording) / len(prompts))
+                progress(
+                    f"recording, {len(recording)} of {len(prompts)} requests", len(recording) / len(prompts)
+                )
                 tokens = _tokens(tokenizer, prompts[index])
-                recording.add(index, _run(loaded, hook, tokens, settings, index))
-                if len(recording) == 1:
-                    # A model that does not fit its config is refused before hours are spent on it.
-                    check_trace(recording.trace(), str(checkpoint))
+                if not tokens:
+                    recording.fail("it has no tokens")
+                elif len(tokens) + settings.new_tokens > model.max_context_tokens:
+                    recording.fail(f"longer than the model's context of {model.max_context_tokens:,} tokens")
+                else:
+                    recording.add(index, _run(loaded, hook, tokens, settings, index))
+    except KeyboardInterrupt:
+        raise RecordingInterrupted(recording) from None
+    except torch.OutOfMemoryError:
+        raise BadInputError(
+            f"the GPU's memory does not hold request {index} ({len(tokens):,} tokens)",
+            "give --device cpu or shorter prompts (--cut), then continue with --resume",
+        ) from None
     finally:
         recording.save()
+    if not len(recording):
+        reason = max(recording.failures, key=recording.failures.__getitem__)
+        raise BadInputError(f"no prompt could be recorded: {reason}", "give shorter prompts (--cut)")
     return recording
 
 
@@ -112,7 +98,7 @@ def _run(
 ) -> RecordedRequest:
     prompt = torch.tensor([tokens], device=model.device)
     if settings.new_tokens:
-        torch.manual_seed((settings.seed + index) % _MOST_SEED)
+        torch.manual_seed(settings.seed + index)
         sampling: dict[str, Any] = {}
         if settings.temperature is not None:
             sampling = {"do_sample": settings.temperature > 0}
@@ -191,9 +177,7 @@ def _load(transformers: Any, checkpoint: Path, device: str, dtype: str, trust_re
         hint = "give a whole checkpoint of safetensors files, or record from a running server (--server URL)"
         if "trust_remote_code" in str(error):
             hint = "it runs Python code of its own: read it, then add --trust-remote-code"
-        raise BadInputError(
-            f"{checkpoint}: transformers cannot load it ({_one_line(error)})", hint
-        ) from None
+        raise BadInputError(f"{checkpoint}: transformers cannot load it ({_one_line(error)})", hint) from None
     absent = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
     if absent:
         # transformers draws absent weights at random and only warns.
