@@ -118,7 +118,8 @@ class RoutedFamily:
         self.model(seed).save_pretrained(folder)
         path = folder / "config.json"
         # transformers writes its own names for what published checkpoints of DeepSeek-V4 call these.
-        path.write_text(json.dumps(json.loads(path.read_text()) | self.published))
+        config = json.loads(path.read_text()) | self.published
+        path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
         return folder
 
 
@@ -213,6 +214,11 @@ FAMILIES = {
         },
         (0, 1, 2),
         hash_then_softplus(2),
-        {"compress_ratios": [128, 128, 4], "num_hash_layers": 1},
+        {
+            "compress_ratios": [128, 128, 4],
+            "num_hash_layers": 1,
+            "layer_types": None,
+            "mlp_layer_types": None,
+        },
     ),
 }

@@ -22,7 +22,7 @@ READY_WITHIN_S = 300.0
 # TRITON_INTERPRET=1 then runs every kernel in Triton's own interpreter. vLLM itself is unmodified.
 _BACKEND = {
     "triton_interpreted/__init__.py": "",
-    "triton_interpreted/driver.py": '''
+    "triton_interpreted/driver.py": """
 from triton.backends.driver import DriverBase
 
 class InterpretedDriver(DriverBase):
@@ -43,8 +43,8 @@ class InterpretedDriver(DriverBase):
 
     def get_benchmarker(self):
         raise NotImplementedError
-''',
-    "triton_interpreted/compiler.py": '''
+""",
+    "triton_interpreted/compiler.py": """
 from triton.backends.compiler import BaseBackend
 
 class InterpretedBackend(BaseBackend):
@@ -66,7 +66,7 @@ class InterpretedBackend(BaseBackend):
 
     def get_module_map(self):
         return {}
-''',
+""",
     "triton_interpreted-0.dist-info/METADATA": "Metadata-Version: 2.1\nName: triton_interpreted\nVersion: 0\n",
     "triton_interpreted-0.dist-info/entry_points.txt": "[triton.backends]\ncpu = triton_interpreted\n",
 }

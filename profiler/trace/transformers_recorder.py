@@ -72,10 +72,8 @@ def record_with_transformers(
                     f"recording, {len(recording)} of {len(prompts)} requests", len(recording) / len(prompts)
                 )
                 tokens = _tokens(tokenizer, prompts[index])
-                if not tokens:
-                    recording.fail("it has no tokens")
-                elif len(tokens) + settings.new_tokens > model.max_context_tokens:
-                    recording.fail(f"longer than the model's context of {model.max_context_tokens:,} tokens")
+                if problem := _problem(tokens, settings, model):
+                    recording.fail(problem)
                 else:
                     recording.add(index, _run(loaded, hook, tokens, settings, index))
     except KeyboardInterrupt:
@@ -91,6 +89,17 @@ def record_with_transformers(
         reason = max(recording.failures, key=recording.failures.__getitem__)
         raise BadInputError(f"no prompt could be recorded: {reason}", "give shorter prompts (--cut)")
     return recording
+
+
+def _problem(tokens: list[int], settings: GenerationSettings, model: ModelSpec) -> str:
+    """Why a request cannot be run; empty when it can."""
+    if not tokens:
+        return "it has no tokens"
+    if max(tokens) >= model.vocab_size:
+        return f"a token id is beyond the vocabulary of {model.vocab_size:,}"
+    if len(tokens) + settings.new_tokens > model.max_context_tokens:
+        return f"longer than the model's context of {model.max_context_tokens:,} tokens"
+    return ""
 
 
 def _run(
@@ -194,14 +203,19 @@ def _tokenizer(
     if all(prompt.token_ids is not None for prompt in prompts):
         return None
     try:
-        return transformers.AutoTokenizer.from_pretrained(
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
             checkpoint, local_files_only=True, trust_remote_code=trust_remote_code
         )
+        files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
+        if not any((checkpoint / file).is_file() for file in files):
+            # transformers builds an empty tokenizer, to which no text has tokens.
+            raise FileNotFoundError(f"none of {', '.join(sorted(files))} is there")
     except Exception as error:  # transformers and tokenizers raise kinds of their own
         raise BadInputError(
             f"{checkpoint}: its tokenizer cannot be loaded ({_one_line(error)})",
             "add the tokenizer's files, or give prompts as 'prompt_token_ids'",
         ) from None
+    return tokenizer
 
 
 def _one_line(error: Exception) -> str:
