@@ -15,6 +15,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from placer.examples.tiny_moe_text import Domain, domains
+from placer.profiler.trace.generation import GenerationSettings
+from placer.profiler.trace.prompt import Prompt
+from placer.profiler.trace.record import RecordRequest, record
 
 SEED = 0
 STEPS = 2400
@@ -25,6 +28,10 @@ WARM_UP_STEPS = 100
 BALANCE = 1e-3
 """Weight of the load-balancing loss: Qwen3-MoE's own, small enough that experts specialise."""
 END = "<|endoftext|>"
+PROMPT_CHARACTERS = 480
+ANSWERS = GenerationSettings(new_tokens=96, temperature=1.0, seed=SEED)
+REQUESTS = {"trace.safetensors": 32, "heldout.safetensors": 12}
+"""Requests of each domain in the trace to plan with and in the one to judge plans with."""
 
 # Widths are multiples of 128, which kt-kernel asks for; every layer is a MoE layer and the head is untied,
 # because SGLang's loader of this family assumes both.
@@ -170,6 +177,33 @@ def make_checkpoint(folder: Path, texts: tuple[Domain, ...], steps: int) -> None
     (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
 
 
+def record_traces(folder: Path, texts: tuple[Domain, ...]) -> None:
+    """Record prompts from texts that the model was not trained on; no text serves both traces."""
+    with Progress(console=Console(stderr=True)) as bar:
+        for part, (name, requests) in enumerate(REQUESTS.items()):
+            prompts = [
+                Prompt(domain.name, text=piece)
+                for domain in texts
+                for piece in _openings(domain.held_out[part :: len(REQUESTS)], requests)
+            ]
+            task = bar.add_task(name, total=1.0)
+            request = RecordRequest(folder, settings=ANSWERS, device="cpu", dtype="float32")
+            record(
+                request,
+                prompts,
+                folder / name,
+                lambda _text, share, task=task: bar.update(task, completed=share),  # type: ignore[misc]
+            )
+            bar.update(task, completed=1.0)
+
+
+def _openings(texts: tuple[str, ...], number: int) -> list[str]:
+    """Pieces from the midst of ``number`` places, spread evenly over the joined ``texts``."""
+    joined = "\n".join(texts)
+    starts = np.linspace(0, len(joined) - PROMPT_CHARACTERS, number).astype(int)
+    return [joined[start : start + PROMPT_CHARACTERS] for start in starts]
+
+
 def main() -> None:
     """Make the example from nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -177,7 +211,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    make_checkpoint(arguments.output, domains(), arguments.steps)
+    texts = domains()
+    make_checkpoint(arguments.output, texts, arguments.steps)
+    record_traces(arguments.output, texts)
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ class Recording:
             notes.append(f"{uncaptured} tokens before others of their request have no routing")
         failed = sum(self._failures.values())
         if failed:
-            most = sorted(self._failures.items(), key=lambda one: -one[1])[:_SHOWN_REASONS]
+            most = sorted(self._failures.items(), key=lambda one: (-one[1], one[0]))[:_SHOWN_REASONS]
             reasons = "; ".join(f"{count} × {reason}" for reason, count in most)
             notes.append(f"{failed} of {prompts} requests failed: {reasons}")
         left = prompts - len(self) - failed
