@@ -153,12 +153,14 @@ def save(model: Qwen3MoeForCausalLM, tokenizer: Tokenizer, folder: Path) -> None
         eos_token=END,
         model_max_length=CONFIG["max_position_embeddings"],
     ).save_pretrained(folder)
-    # transformers 5 calls the number of experts num_local_experts; SGLang and older readers ask for num_experts.
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    config["num_experts"] = CONFIG["num_experts"]
-    config["torch_dtype"] = "bfloat16"
-    path.write_text(json.dumps(config, indent=2) + "\n")
+    # transformers 5 writes names of its own; engines on transformers 4, such as SGLang's, ask for these.
+    older = {"num_experts": CONFIG["num_experts"], "torch_dtype": CONFIG["dtype"]}
+    _amend(folder / "config.json", older)
+    _amend(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def _amend(path: Path, fields: dict[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields, indent=2) + "\n")
 
 
 def make_checkpoint(folder: Path, texts: tuple[Domain, ...], steps: int) -> None:
@@ -179,6 +181,9 @@ def make_checkpoint(folder: Path, texts: tuple[Domain, ...], steps: int) -> None
 
 def record_traces(folder: Path, texts: tuple[Domain, ...]) -> None:
     """Record prompts from texts that the model was not trained on; no text serves both traces."""
+    # Apart from the checkpoint, whose readers take every safetensors file beside it for weights.
+    traces = folder / "traces"
+    traces.mkdir(exist_ok=True)
     with Progress(console=Console(stderr=True)) as bar:
         for part, (name, requests) in enumerate(REQUESTS.items()):
             prompts = [
@@ -191,7 +196,7 @@ def record_traces(folder: Path, texts: tuple[Domain, ...]) -> None:
             record(
                 request,
                 prompts,
-                folder / name,
+                traces / name,
                 lambda _text, share, task=task: bar.update(task, completed=share),  # type: ignore[misc]
             )
             bar.update(task, completed=1.0)

@@ -8,6 +8,7 @@ import pytest
 from vllm_server import needs_vllm, vllm_server
 
 from placer.errors import BadInputError
+from placer.examples import example_folder
 from placer.profiler.trace.file import read_trace
 from placer.profiler.trace.generation import GenerationSettings
 from placer.profiler.trace.prompt import Prompt
@@ -21,9 +22,9 @@ GREEDY = GenerationSettings(new_tokens=12, temperature=0.0)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled example; a second name, so that the server's own path is what the recorder finds."""
-    return Path("/tmp/rec/try")
+def model() -> Path:
+    """The bundled example; the server tells its path, so the recorder needs no --model."""
+    return example_folder("tiny-moe")
 
 
 @pytest.fixture(scope="module")
