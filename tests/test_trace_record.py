@@ -19,13 +19,13 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer trace record` with arguments: (exit code, stderr)."""
+    """Run `placer trace record` with arguments: (exit code, stderr in one line)."""
 
     def runner(*arguments: object) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["placer", "trace", "record", *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             main()
-        err = capsys.readouterr().err
+        err = " ".join(capsys.readouterr().err.split())
         assert "Traceback" not in err
         code = caught.value.code
         return code if isinstance(code, int) else 0, err
@@ -106,6 +106,9 @@ def test_bad_input_is_one_line_and_no_file(run: Run, texts: Path, tmp_path: Path
         ),
         (("--model", model, "--text", texts, "--device", "tpu"), "--device 'tpu' is not known"),
         (("--model", model, "--text", texts, "--temperature", "-1"), "temperature"),
+        (("--model", model, "--text", texts, "--temperature", "inf"), "temperature inf is no temperature"),
+        (("--model", model, "--text", texts, "--seed", 10**30), "out of range"),
+        (("--server", "127.0.0.1:9", "--text", texts, "--timeout", "inf"), "above 0"),
     ):
         code, err = run(*arguments, "-o", path)
         assert code == 2, arguments

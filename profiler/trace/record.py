@@ -1,5 +1,6 @@
 """`placer trace record`: prompts run through a checkpoint here or a server elsewhere, their routing in a trace."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,11 @@ def record(
     RecordingInterrupted
         On Ctrl-C; finished requests are in ``path``.
     """
+    if not (math.isfinite(request.timeout_s) and request.timeout_s > 0 and request.concurrency > 0):
+        raise BadInputError(
+            f"{request.concurrency} requests at a time with a wait of {request.timeout_s} s",
+            "give --concurrency and --timeout above 0",
+        )
     if request.server is not None:
         server = find_server(request.server, timeout_s=request.timeout_s, api_key=request.api_key)
         directory = request.model or Path(server.model_path)

@@ -83,6 +83,13 @@ def record_with_transformers(
             f"the GPU's memory does not hold request {index} ({len(tokens):,} tokens)",
             "give --device cpu or shorter prompts (--cut), then continue with --resume",
         ) from None
+    except PlacerError:
+        raise
+    except Exception as error:  # kernels and models raise kinds of their own
+        raise BadInputError(
+            f"{checkpoint}: transformers cannot run it ({_one_line(error)})",
+            "record from a running server instead (--server URL)",
+        ) from None
     finally:
         recording.save()
     if not len(recording):
