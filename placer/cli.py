@@ -28,7 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(help="Routing traces: import, record, judge, compare, synthesise.", no_args_is_help=True)
+trace_app = typer.Typer(
+    help="Routing traces: import, record, judge, compare, synthesise.", no_args_is_help=True
+)
 app.add_typer(trace_app, name="trace")
 
 Chosen = TypeVar("Chosen")
