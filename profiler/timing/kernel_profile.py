@@ -7,8 +7,8 @@ import numpy as np
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import SideCost
 from placer.profiler.fit import FitReport, call_us, fit_side
-from placer.profiler.timing.campaign import Samples
-from placer.profiler.timing.machine import Bandwidth, Machine
+from placer.profiler.timing.machine import Arithmetic, Bandwidth, Machine
+from placer.profiler.timing.samples import Samples
 from placer.profiler.timing.spec import CampaignSpec
 
 STREAMING_EXPERTS = 8
@@ -64,10 +64,16 @@ class KernelProfile:
         Distinct expert weights that samples were drawn from.
     quiet_warning
         A sentence when the machine was busy.
+    other_cores, stolen_share
+        Cores that other programs kept busy meanwhile; share of the processor time that the host withheld.
     rounds, seconds
         Samples per call, and wall time of the campaign.
     notes
         One sentence for everything that gave way.
+    arithmetic
+        Dense products of the same run, what a kernel's arithmetic is held against.
+    bytes_per_expert
+        Bytes that reading one expert moves; 0 in profiles of earlier versions.
     """
 
     side: str
@@ -93,6 +99,10 @@ class KernelProfile:
     rounds: int
     seconds: float
     notes: tuple[str, ...]
+    other_cores: float = 0.0
+    stolen_share: float = 0.0
+    arithmetic: tuple[Arithmetic, ...] = ()
+    bytes_per_expert: int = 0
 
 
 def kernel_profile(
@@ -129,6 +139,10 @@ def kernel_profile(
         rounds=int(samples.times_us.shape[0]),
         seconds=samples.seconds,
         notes=(*notes, *samples.notes),
+        other_cores=samples.used.other_cores,
+        stolen_share=samples.used.stolen_share,
+        arithmetic=samples.arithmetic,
+        bytes_per_expert=samples.kernel.bytes_per_expert,
     )
 
 

@@ -3,11 +3,13 @@
 import os
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
+from torch import Tensor
 
 from placer.kernels.cores import usable_cores
 from placer.profiler.timing.stopwatch import cuda_event
@@ -25,6 +27,7 @@ _ISA_FLAGS = (
     "amx_int8",
 )
 BANDWIDTH_PASSES = 5
+ARITHMETIC_PASSES, ARITHMETIC_SIDE = 3, 2048
 LEAST_BUFFER_BYTES, LARGEST_BUFFER_BYTES = 1 << 27, 1 << 30
 
 
@@ -35,6 +38,16 @@ class Bandwidth:
     device: str
     threads: int
     bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operations per second, two per multiply-add, of large square products of ``dtype`` by ``threads`` threads."""
+
+    device: str
+    threads: int
+    dtype: str
+    flops: float
 
 
 @dataclass(frozen=True)
@@ -67,32 +80,6 @@ class Machine:
     memory_bytes: int
     available_bytes: int
     load_average: float
-
-
-@dataclass(frozen=True)
-class CpuSeconds:
-    """Processor seconds since some start: of the whole machine, of this process, and on the wall."""
-
-    everything: float
-    own: float
-    wall: float
-
-    def others_since(self, before: "CpuSeconds") -> float:
-        """Cores that other programs kept busy between ``before`` and this, on average; never negative."""
-        busy = (self.everything - before.everything) - (self.own - before.own)
-        return max(0.0, busy) / max(self.wall - before.wall, 1e-9)
-
-
-def cpu_seconds() -> CpuSeconds:
-    """Processor seconds so far."""
-    times = psutil.cpu_times()
-    own = psutil.Process().cpu_times()
-    return CpuSeconds(
-        # Neither idle nor waiting for a disk, and time taken by other guests of the host left out.
-        everything=float(times.user + times.system),
-        own=float(own.user + own.system),
-        wall=time.monotonic(),
-    )
 
 
 def this_machine() -> Machine:
@@ -129,6 +116,32 @@ def read_bandwidth_bytes_per_s(threads: int, cache_bytes: int) -> float:
         best = min(best, time.perf_counter() - start)
     torch.set_num_threads(before)
     return buffer.numel() * 4 / best
+
+
+def dense_arithmetic(threads: int) -> tuple[Arithmetic, ...]:
+    """Best of a few products of 2048 × 2048 matrices in bfloat16 and in int8, as torch computes them.
+
+    The faster of the two is what the arithmetic of this machine is held against: INT4 kernels compute in
+    either. Leaves torch's thread count as it was.
+    """
+    side = ARITHMETIC_SIDE
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found = []
+    products: tuple[tuple[str, torch.dtype, Callable[[Tensor, Tensor], Tensor]], ...] = (
+        ("bf16", torch.bfloat16, torch.matmul),
+        ("int8", torch.int8, torch._int_mm),
+    )
+    for name, dtype, product in products:
+        matrix = torch.ones(side, side, dtype=dtype)
+        best = float("inf")
+        for _ in range(ARITHMETIC_PASSES):
+            start = time.perf_counter()
+            product(matrix, matrix)
+            best = min(best, time.perf_counter() - start)
+        found.append(Arithmetic("cpu", threads, name, 2 * side**3 / best))
+    torch.set_num_threads(before)
+    return tuple(found)
 
 
 def gpu_bandwidth() -> Bandwidth:
