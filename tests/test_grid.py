@@ -198,6 +198,17 @@ def test_a_grid_is_thinned_until_fifteen_rounds_fit() -> None:
     assert {call.rows[0] for call in thinned} >= {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 256}
 
 
+def test_with_time_to_spare_made_up_steps_are_drawn_more_often() -> None:
+    spec = CampaignSpec("cpu", "torch", 1, 1, QWEN3, 0, 90.0)
+    prices = (RegimePrice(None, expert_us=100.0, row_us=200.0),)
+    heldout = [
+        sum(call.role is Role.HELDOUT for call in affordable_calls(spec, None, prices, seconds)[0])
+        for seconds in (60.0, 1000.0)
+    ]
+    # Three draws of the same steps; two draws of one token are often the same call.
+    assert 2 * heldout[0] < heldout[1] <= 3 * heldout[0]
+
+
 def test_every_regime_keeps_what_a_fit_needs() -> None:
     calls = (*grid_calls(QWEN3, 64), *zipf_calls(QWEN3, 64, seed=0))
     kept = [calls[index] for index in essential_calls(calls, 64)]

@@ -59,7 +59,7 @@ class Journal:
     @property
     def finished(self) -> bool:
         """Whether an earlier run came to its end, so that nothing is left to time."""
-        return self.events[-1]["event"] == "done"
+        return bool(self.events[-1]["event"] == "done")
 
     @property
     def rounds(self) -> int:

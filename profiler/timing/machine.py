@@ -82,6 +82,28 @@ class Machine:
     load_average: float
 
 
+@dataclass(frozen=True)
+class NumaNode:
+    """One memory node: its number, its cores as the system lists them ("0-15,32-47"), its memory."""
+
+    node: int
+    cores: str
+    memory_bytes: int
+
+
+def numa_nodes(folder: Path = _NODE_FOLDER) -> tuple[NumaNode, ...]:
+    """The memory nodes in ``folder``; empty where the system does not tell."""
+    found = []
+    for path in sorted(folder.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
+        try:
+            cores = (path / "cpulist").read_text(encoding="ascii").strip()
+            total = (path / "meminfo").read_text(encoding="ascii").partition("MemTotal:")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        found.append(NumaNode(int(path.name[4:]), cores, int(total) * 1024))
+    return tuple(found)
+
+
 def this_machine() -> Machine:
     """Read the facts of this machine."""
     model, flags = _cpu_model()
@@ -90,7 +112,7 @@ def this_machine() -> Machine:
         cpu=model,
         isa=tuple(flag for flag in _ISA_FLAGS if flag in flags),
         usable_cores=usable_cores(),
-        numa_nodes=max(1, len(list(_NODE_FOLDER.glob("node[0-9]*")))),
+        numa_nodes=max(1, len(numa_nodes())),
         last_level_cache_bytes=_last_level_cache_bytes(_CPU_FOLDER),
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available),

@@ -110,7 +110,7 @@ def _run(spec: CampaignSpec, results: ResultFile, earlier: list[Event]) -> None:
     )
     done = earlier_rounds(earlier)
     generator = np.random.default_rng((spec.seed, len(done.times_us) if done else 0))
-    time_us = _sampler(spec, backend, residency.layers, max_tokens, generator)
+    time_us = sampler(spec, backend, residency.layers, max_tokens, generator)
     plan = next((event for event in earlier if event["event"] == "plan"), None)
     if plan is None:
         border = Border(None, "one algorithm for all calls, as its source says")
@@ -127,7 +127,8 @@ def _run(spec: CampaignSpec, results: ResultFile, earlier: list[Event]) -> None:
         deadline=deadline,
         rounds=spec.rounds,
         min_rounds=spec.min_rounds,
-        essential=frozenset() if spec.only_extra else essential_calls(calls, border.tokens),
+        # Of calls in order of preference the first is timed whatever it costs.
+        essential=frozenset({0}) if spec.only_extra else essential_calls(calls, border.tokens),
         earlier=done,
         generator=generator,
         on_round=lambda tally: _write_round(tally, results),
@@ -183,7 +184,7 @@ def _most_tokens(spec: CampaignSpec, hint: int | None) -> int:
     return max(probe, *(call.tokens for call in planned))
 
 
-def _sampler(
+def sampler(
     spec: CampaignSpec, backend: ExpertMLP, layers: int, max_tokens: int, generator: np.random.Generator
 ) -> Callable[[Call], float]:
     """Time of one call on experts and a layer drawn anew."""
