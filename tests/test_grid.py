@@ -14,6 +14,7 @@ from placer.profiler.timing.grid import grid_calls, regime_ranges, trace_calls, 
 from placer.profiler.timing.plan import (
     RegimePrice,
     affordable_calls,
+    all_calls,
     essential_calls,
     price_regimes,
     round_seconds,
@@ -201,9 +202,11 @@ def test_a_grid_is_thinned_until_fifteen_rounds_fit() -> None:
 def test_with_time_to_spare_made_up_steps_are_drawn_more_often() -> None:
     spec = CampaignSpec("cpu", "torch", 1, 1, QWEN3, 0, 90.0)
     prices = (RegimePrice(None, expert_us=100.0, row_us=200.0),)
+    # Sixteen rounds of the grid with one draw of every step, and a little more.
+    once_s = 16.2 * round_seconds(all_calls(spec, None, 0, 1), prices)
     heldout = [
         sum(call.role is Role.HELDOUT for call in affordable_calls(spec, None, prices, seconds)[0])
-        for seconds in (60.0, 1000.0)
+        for seconds in (once_s, 10 * once_s)
     ]
     # Three draws of the same steps; two draws of one token are often the same call.
     assert 2 * heldout[0] < heldout[1] <= 3 * heldout[0]
