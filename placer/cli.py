@@ -445,7 +445,7 @@ def profile(
     from placer.profiler.trace.file import read_trace
 
     if model is None:
-        raise BadInputError("profile needs a model", "add --model DIR, or see placer profile --help")
+        raise BadInputError("profile needs a model", "add --model DIR (see 'placer profile --help')")
     if quick and max_seconds is not None:
         raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
     spec = read_model(model)
@@ -897,7 +897,7 @@ def main() -> None:
             _fail(BadInputError(error.format_message(), f"see '{path} --help'"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        _say("interrupted: nothing was written")
+        _say("interrupted: no result was written")
         sys.exit(INTERRUPTED)
     except PlacerError as error:
         _fail(error)

@@ -78,7 +78,7 @@ def test_options_that_contradict_each_other(
 def test_a_profile_needs_a_model(run: Run) -> None:
     code, _, err = run("profile")
     assert code == 2
-    assert "--model DIR" in err
+    assert "add --model DIR" in err
 
 
 def test_merge_writes_one_profile_and_says_where_both_sides_come_from(run: Run, tmp_path: Path) -> None:
