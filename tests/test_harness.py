@@ -21,7 +21,7 @@ SHAPE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=32, 
 """Qwen3-30B-A3B's experts, a quarter of them."""
 ONE_ROW = Call((1,) * 8, 1, Role.GRID, "rows")
 MOST_OVERHEAD = 0.03
-BLOCK, BLOCKS = 10, 30
+BLOCK, BLOCKS = 10, 15
 """Calls of a block; harness and bare loop take turns so that a busy machine slows both."""
 
 

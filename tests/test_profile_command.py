@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_profile_with_its_table_and_its_samples(run: Run, tmp_path: Path) -> None:
     tiny_model(tmp_path / "model")
     options = ["profile", "--model", tmp_path / "model", "--gpu", "h200", "--cpu-kernel", "torch"]
-    options += ["--threads", 1, "--max-seconds", 8, "--keep-samples", tmp_path / "samples"]
+    options += ["--threads", 1, "--max-seconds", 5, "--keep-samples", tmp_path / "samples"]
     output, table = tmp_path / "profile.json", tmp_path / "points.csv"
     code, out, err = run(*options, "-o", output, "--points", table, "--json")
     assert (code, err) == (0, "")

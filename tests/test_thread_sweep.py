@@ -59,7 +59,7 @@ def test_a_profile_keeps_the_table_and_runs_with_the_best(tmp_path: Path) -> Non
         SHAPE,
         backend="torch",
         threads=None,
-        max_seconds=10.0,
+        max_seconds=6.0,
         resident_bytes=1 << 20,
         keep_samples=tmp_path,
     )
