@@ -77,7 +77,7 @@ def plan(
     )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
     check_host_memory(host, memory)
-    return placement_document(model, trace, profile, request, solved, host, use=use, forced=forced)
+    return placement_document(model, trace, profile, request, solved, host, forced=forced)
 
 
 def placement_document(
@@ -88,7 +88,6 @@ def placement_document(
     solved: Solved,
     host: HostLedger,
     *,
-    use: ProfileUse = AS_PROFILED,
     forced: tuple[str, ...] = (),
 ) -> PlacementDocument:
     """The document of DESIGN's contract ``placer.placement/1`` for a solve.
@@ -159,7 +158,7 @@ def placement_document(
             "seconds": round(solved.seconds, 3),
             "levels": {"solved": solved.levels_solved, "total": solved.levels_total},
         },
-        "kt": {"threads": use.threads or profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
+        "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
         "sensitivity": _sensitivity(model, solved, null_reasons),

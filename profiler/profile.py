@@ -257,8 +257,8 @@ class ProfileUse:
     cpu_method
         CPU method, or None for the profile's.
     force
-        Take a profile of other shapes, tensor-parallel size or threads all the same. Never of another method:
-        a plan timed with one is not exported for another.
+        Take a profile of other shapes, tensor-parallel size or threads all the same; a placement and its export
+        keep the profiled threads. Never of another method: a plan timed with one is not exported for another.
     """
 
     threads: int | None = None
@@ -288,7 +288,10 @@ def check_profile_matches(
     mismatches = _mismatches(profile, model, tp, use.threads)
     if mismatches and not use.force:
         raise BadInputError(*mismatches[0])
-    return tuple(what for what, _ in mismatches)
+    forced = [what for what, _ in mismatches]
+    if use.threads not in (None, profile.cpu.threads):
+        forced[-1] += f"; the export keeps {profile.cpu.threads}, so change --kt-cpuinfer by hand"
+    return tuple(forced)
 
 
 def _mismatches(profile: Profile, model: ModelSpec, tp: int, threads: int | None) -> list[tuple[str, str]]:
