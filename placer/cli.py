@@ -32,6 +32,8 @@ trace_app = typer.Typer(
     help="Routing traces: import, record, judge, compare, synthesise.", no_args_is_help=True
 )
 app.add_typer(trace_app, name="trace")
+profile_app = typer.Typer(invoke_without_command=True)
+app.add_typer(profile_app, name="profile")
 
 Chosen = TypeVar("Chosen")
 _interrupted = threading.Event()
@@ -191,11 +193,16 @@ def inspect(
 def hardware(
     json_output: JsonOption = False,
     list_names: Annotated[bool, typer.Option("--list", help="List the GPU names that --gpu takes.")] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Also say what share of its roofline each kernel reached."),
+    ] = None,
 ) -> None:
     """Show this machine: CPU, caches, memory, and which kernels run here."""
     from placer.answer.hardware import hardware_answer
     from placer.datasheet import GPU_NAMES
     from placer.hardware import hardware_document
+    from placer.profiler.profile import read_profile
 
     if list_names and json_output:
         _print_json({"gpus": list(GPU_NAMES)})
@@ -203,7 +210,7 @@ def hardware(
     if list_names:
         sys.stdout.write("\n".join(GPU_NAMES) + "\n")
         return
-    document = hardware_document()
+    document = hardware_document(None if profile is None else read_profile(profile))
     if json_output:
         _print_json(document)
     else:
@@ -474,9 +481,12 @@ def trace_bench(
         _show(trace_bench_answer(rows))
 
 
-@app.command()
+@profile_app.callback()
 def profile(
-    model: ModelOption,
+    context: typer.Context,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Checkpoint directory (config.json is enough).")
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")
     ] = None,
@@ -491,37 +501,86 @@ def profile(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")
     ] = None,
+    sweep_threads: Annotated[
+        bool, typer.Option("--sweep-threads", help="Try thread counts and NUMA spreads, take the best.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A rougher profile in at most 90 s.")] = False,
     max_seconds: Annotated[
-        float,
-        typer.Option(
-            "--max-seconds", help="Wall time of the CPU campaign; a slow machine may overrun it by half."
-        ),
-    ] = 300.0,
+        float | None,
+        typer.Option("--max-seconds", help="Wall time of what is timed (default: 300; --quick: 70)."),
+    ] = None,
+    keep_samples: Annotated[
+        Path | None,
+        typer.Option("--keep-samples", help="Folder for raw samples; the same command goes on from them."),
+    ] = None,
+    points: Annotated[
+        Path | None, typer.Option("--points", help="Also write every timed call as CSV, to plot.")
+    ] = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
 ) -> None:
     """Time this machine's kernels at the model's shapes and fit the cost model."""
+    if context.invoked_subcommand is not None:
+        return
     from placer.answer.profile import profile_answer
     from placer.model.spec import read_model
+    from placer.points import write_points
     from placer.profiler.profile import write_profile
-    from placer.profiler.profiling import ProfileRequest, profile_model
+    from placer.profiler.profiling import FULL_SECONDS, QUICK_SECONDS, ProfileRequest, profile_model
     from placer.profiler.trace.file import read_trace
 
+    if model is None:
+        raise BadInputError("profile needs a model", "add --model DIR (see 'placer profile --help')")
+    if quick and max_seconds is not None:
+        raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
     spec = read_model(model)
-    checked_output(output, [] if trace is None else [trace])
+    inputs = [] if trace is None else [trace]
+    checked_output(output, inputs)
+    if points is not None:
+        checked_output(points, [*inputs, output])
     request = ProfileRequest(
         tp=tp,
         cpu_kernel=cpu_kernel,
         gpu_kernel=gpu_kernel,
         gpu_name=gpu,
         threads=threads,
-        max_seconds=max_seconds,
+        sweep_threads=sweep_threads,
+        max_seconds=max_seconds if max_seconds is not None else QUICK_SECONDS if quick else FULL_SECONDS,
         seed=seed,
+        keep_samples=keep_samples,
     )
-    with _Bar() as bar:
-        result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
-    _stop_if_interrupted()
+    try:
+        with _Bar() as bar:
+            result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
+        _stop_if_interrupted()
+    except KeyboardInterrupt:
+        if keep_samples is not None:
+            _say(f"samples so far are in {keep_samples}: the same command goes on from there")
+        raise
+    write_profile(result, output)
+    if points is not None:
+        write_points(result, points)
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(profile_answer(result))
+
+
+@profile_app.command("merge")
+def profile_merge(
+    cpu: Annotated[Path, typer.Argument(help="Profile whose CPU is meant.")],
+    gpu: Annotated[Path, typer.Argument(help="Profile whose GPU is meant.")],
+    json_output: JsonOption = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
+) -> None:
+    """Put the CPU's side of one profile beside the GPU's side of another."""
+    from placer.answer.profile import profile_answer
+    from placer.profiler.merged_profile import merge_profiles
+    from placer.profiler.profile import read_profile, write_profile
+
+    result = merge_profiles(read_profile(cpu), read_profile(gpu))
+    checked_output(output, [cpu, gpu])
     write_profile(result, output)
     if json_output:
         _print_json(result.document())
@@ -555,6 +614,17 @@ def solve(
     gpu_free: GpuFreeOption = None,
     speculative: SpeculativeOption = False,
     host_memory: HostMemoryOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", min=1, help="CPU threads of the server (default: the profile's)."),
+    ] = None,
+    cpu_method: Annotated[
+        str | None, typer.Option("--cpu-method", help="CPU method of the server (default: the profile's).")
+    ] = None,
+    force_profile: Annotated[
+        bool,
+        typer.Option("--force-profile", help="Take a profile of other shapes, tp or threads all the same."),
+    ] = False,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
     pin: Annotated[
@@ -576,7 +646,7 @@ def solve(
     from placer.model.spec import read_model
     from placer.placement import write_placement
     from placer.planning import plan
-    from placer.profiler.profile import read_profile
+    from placer.profiler.profile import ProfileUse, read_profile
     from placer.profiler.trace.file import read_trace
     from placer.solve import SolveRequest
     from placer.units import parse_size
@@ -622,6 +692,7 @@ def solve(
             measured,
             request,
             host_memory_bytes=memory,
+            use=ProfileUse(threads, cpu_method, force_profile),
             progress=bar,
         )
     _stop_if_interrupted()
@@ -922,7 +993,7 @@ def main() -> None:
             _fail(BadInputError(error.format_message(), f"see '{path} --help'"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        _say("interrupted: nothing was written")
+        _say("interrupted: no result was written")
         sys.exit(INTERRUPTED)
     except PlacerError as error:
         _fail(error)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.kernels.backends import AUTO, choose_gpu_backend
@@ -22,6 +23,7 @@ def profile_gpu(
     heldout_steps: Steps | None = None,
     max_seconds: float = MAX_SECONDS,
     seed: int = 0,
+    keep_samples: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> KernelProfile:
     """Time and fit the GPU experts of ``shape`` under tp: each GPU holds I/tp of every expert.
@@ -52,4 +54,4 @@ def profile_gpu(
         max_seconds=max_seconds,
         extra_calls=held_out,
     )
-    return kernel_profile(spec, time_campaign(spec, progress), reason)
+    return kernel_profile(spec, time_campaign(spec, progress, keep_samples=keep_samples), reason)
