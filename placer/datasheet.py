@@ -25,6 +25,8 @@ class GpuDatasheet:
         One direction of the host link at its x16 peak.
     source
         Where the figures come from.
+    device_words
+        Words that all appear in the name that CUDA reports.
     """
 
     name: str
@@ -34,41 +36,90 @@ class GpuDatasheet:
     fp8_flops: float
     pcie_bytes_per_s: float
     source: str
-
-
-def _gpu(
-    name: str, usable_gib: float, bandwidth_gb: float, bf16: float, fp8: float, pcie_gb: float, source: str
-) -> GpuDatasheet:
-    return GpuDatasheet(
-        name, int(usable_gib * GIB), bandwidth_gb * 1e9, bf16 * 1e12, fp8 * 1e12, pcie_gb * 1e9, source
-    )
+    device_words: tuple[str, ...]
 
 
 _SEEN = "usable memory as CUDA reports it in public logs"
+_ADA = f"NVIDIA Ada architecture whitepaper, dense; {_SEEN}"
+_RTX_BLACKWELL = f"NVIDIA RTX Blackwell architecture whitepapers, dense; {_SEEN}"
 
+
+def _gpu(
+    name: str,
+    device: str,
+    usable_gib: float,
+    bandwidth_gb: float,
+    bf16: float,
+    fp8: float,
+    pcie_gb: float,
+    source: str,
+) -> GpuDatasheet:
+    return GpuDatasheet(
+        name=name,
+        usable_bytes=int(usable_gib * GIB),
+        bandwidth_bytes_per_s=bandwidth_gb * 1e9,
+        bf16_flops=bf16 * 1e12,
+        fp8_flops=fp8 * 1e12,
+        pcie_bytes_per_s=pcie_gb * 1e9,
+        source=source,
+        device_words=tuple(device.split()),
+    )
+
+
+# name, words of its CUDA name, usable GiB, GB/s, BF16 and FP8 teraflops (dense, FP32 sums), PCIe GB/s, source.
+# More telling names come first: "H100 PCIe" holds "H100" too.
 _GPUS = (
+    _gpu("rtx-4090", "RTX 4090", 23.5, 1008, 165.2, 330.3, 31.5, f"{_ADA} (lowest seen)"),
+    _gpu("rtx-5090", "RTX 5090", 31.3, 1792, 209.5, 419.0, 63.0, _RTX_BLACKWELL),
+    _gpu("rtx-6000-ada", "RTX 6000 Ada", 47.3, 960, 364.2, 728.5, 31.5, _ADA),
     _gpu(
-        "rtx-4090",
-        23.5,
-        1008,
-        165.2,
-        330.3,
+        "rtx-6000-blackwell",
+        "RTX PRO 6000 Blackwell",
+        94.97,
+        1792,
+        503.8,
+        1007.6,
+        63.0,
+        f"{_RTX_BLACKWELL}; Workstation Edition",
+    ),
+    _gpu("l40s", "L40S", 44.39, 864, 362.0, 733.0, 31.5, f"NVIDIA L40S datasheet, dense; {_SEEN}"),
+    _gpu(
+        "a100-80gb-pcie",
+        "A100 80GB PCIe",
+        79.15,
+        1935,
+        312.0,
+        312.0,
         31.5,
-        f"NVIDIA Ada architecture whitepaper v2; {_SEEN} (lowest seen)",
+        f"NVIDIA A100 PCIe 80GB datasheet, no FP8 units; {_SEEN}",
     ),
     _gpu(
-        "rtx-5090", 31.3, 1792, 209.5, 419.0, 63.0, f"NVIDIA RTX Blackwell architecture whitepaper; {_SEEN}"
+        "a100-80gb",
+        "A100 80GB",
+        79.15,
+        2039,
+        312.0,
+        312.0,
+        31.5,
+        f"NVIDIA A100 SXM 80GB datasheet, no FP8 units; {_SEEN}",
     ),
-    _gpu("rtx-6000-ada", 47.3, 960, 364.2, 728.5, 31.5, f"NVIDIA RTX 6000 Ada datasheet, dense; {_SEEN}"),
-    _gpu("l40s", 44.39, 864, 362.0, 733.0, 31.5, f"NVIDIA L40S datasheet, dense; {_SEEN}"),
     _gpu(
-        "a100-80gb", 79.15, 2039, 312.0, 312.0, 31.5, f"NVIDIA A100 SXM 80GB datasheet, no FP8 units; {_SEEN}"
+        "h100-pcie", "H100 PCIe", 79.18, 2000, 756.0, 1513.0, 63.0, f"NVIDIA H100 datasheet, dense; {_SEEN}"
     ),
-    _gpu("h100-pcie", 79.18, 2000, 756.0, 1513.0, 63.0, f"NVIDIA H100 datasheet, dense; {_SEEN}"),
-    _gpu("h100-sxm", 79.18, 3350, 989.0, 1979.0, 63.0, f"NVIDIA H100 datasheet, dense; {_SEEN}"),
-    _gpu("h200", 139.8, 4800, 989.0, 1979.0, 63.0, f"NVIDIA H200 datasheet, dense; {_SEEN}"),
+    _gpu(
+        "h100-sxm",
+        "H100 80GB HBM3",
+        79.18,
+        3350,
+        989.0,
+        1979.0,
+        63.0,
+        f"NVIDIA H100 datasheet, dense; {_SEEN}",
+    ),
+    _gpu("h200", "H200", 139.8, 4800, 989.0, 1979.0, 63.0, f"NVIDIA H200 datasheet, dense; {_SEEN}"),
     _gpu(
         "b200",
+        "B200",
         178.35,
         7672,
         2250.0,
@@ -80,6 +131,15 @@ _GPUS = (
 
 GPU_NAMES = tuple(gpu.name for gpu in _GPUS)
 """Names that ``--gpu`` takes."""
+
+
+def datasheet_of_device(device: str) -> GpuDatasheet | None:
+    """The datasheet of the GPU that CUDA calls ``device`` ("NVIDIA H100 80GB HBM3"), or None."""
+    words = device.replace("-", " ").lower().split()
+    for gpu in _GPUS:
+        if all(word.lower() in words for word in gpu.device_words):
+            return gpu
+    return None
 
 
 def gpu_datasheet(name: str) -> GpuDatasheet:

@@ -7,14 +7,24 @@ import torch
 
 from placer.kernels.backends import CPU_BACKENDS, GPU_BACKENDS
 from placer.kernels.expert_shape import ExpertShape
-from placer.profiler.timing.machine import read_bandwidth_bytes_per_s, this_machine
+from placer.profiler.attained import attained
+from placer.profiler.profile import Profile
+from placer.profiler.timing.machine import (
+    dense_arithmetic,
+    numa_nodes,
+    read_bandwidth_bytes_per_s,
+    this_machine,
+)
 
 _PROBE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=128, top_k=8)
 """Shapes that every backend accepts: a refusal of them is about the machine."""
 
 
-def hardware_document() -> dict[str, Any]:
-    """The `hardware --json` document; bandwidths are measured when it is called."""
+def hardware_document(profile: Profile | None = None) -> dict[str, Any]:
+    """The `hardware --json` document; bandwidth and arithmetic are measured when it is called.
+
+    With ``profile`` it also says what share of its roofline every kernel of that profile reached.
+    """
     machine = this_machine()
     cache = machine.last_level_cache_bytes
     cores = machine.usable_cores
@@ -29,6 +39,12 @@ def hardware_document() -> dict[str, Any]:
             "all_threads": int(read_bandwidth_bytes_per_s(cores, cache)),
             "provenance": "measured",
         },
+        "dense_flops": {
+            name: {product.dtype: int(product.flops) for product in dense_arithmetic(threads)}
+            for name, threads in (("1_thread", 1), ("all_threads", cores))
+        }
+        | {"provenance": "measured (square products of torch)"},
+        "numa_nodes": [asdict(node) for node in numa_nodes()],
         "gpus": [
             {
                 "name": torch.cuda.get_device_name(index),
@@ -48,4 +64,17 @@ def hardware_document() -> dict[str, Any]:
             for backend in backends
             for why in [backend.problem(_PROBE, 1)]
         ],
+        "roofline": None if profile is None else _roofline(profile),
+    }
+
+
+def _roofline(profile: Profile) -> dict[str, Any]:
+    reached = attained(profile)
+    return {
+        "model": profile.model.name,
+        "cpu": profile.cpu.machine.cpu,
+        "threads": profile.cpu.threads,
+        "provenance": "measured calls over bandwidth and arithmetic of the same run",
+        "reason": None if reached else "the profile is of a version that did not keep bytes and arithmetic",
+        "calls": [{**asdict(each), "bound": each.bound, "share": each.share} for each in reached],
     }

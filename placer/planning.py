@@ -15,7 +15,7 @@ from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
-from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.profile import AS_PROFILED, Profile, ProfileUse, check_profile_matches
 from placer.profiler.trace.importing import check_trace_matches
 from placer.profiler.trace.trace import Trace
 from placer.solve import Solved, SolveRequest, solve
@@ -39,6 +39,7 @@ def plan(
     request: SolveRequest,
     *,
     host_memory_bytes: int | None = None,
+    use: ProfileUse = AS_PROFILED,
     progress: Callable[[str, float], None] = lambda _text, _share: None,
 ) -> PlacementDocument:
     """Solve and state the answer as a placement document (`placer solve`).
@@ -52,7 +53,7 @@ def plan(
     InfeasibleError
         When nothing fits the HBM budget or host memory, or no level meets the latency targets.
     """
-    check_profile_matches(profile, model, tp=request.tp)
+    forced = check_profile_matches(profile, model, tp=request.tp, use=use)
     if trace is None:
         for flag, given in (
             ("--pin", request.pins),
@@ -76,7 +77,7 @@ def plan(
     )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
     check_host_memory(host, memory)
-    return placement_document(model, trace, profile, request, solved, host)
+    return placement_document(model, trace, profile, request, solved, host, forced=forced)
 
 
 def placement_document(
@@ -86,8 +87,13 @@ def placement_document(
     request: SolveRequest,
     solved: Solved,
     host: HostLedger,
+    *,
+    forced: tuple[str, ...] = (),
 ) -> PlacementDocument:
-    """The document of DESIGN's contract ``placer.placement/1`` for a solve."""
+    """The document of DESIGN's contract ``placer.placement/1`` for a solve.
+
+    ``forced`` says what does not match between profile and plan.
+    """
     tp, settings, workload = request.tp, solved.level.settings, request.workload
     hot_total = int(solved.hot.sum())
     null_reasons: dict[str, str] = {}
@@ -156,7 +162,12 @@ def placement_document(
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
         "sensitivity": _sensitivity(model, solved, null_reasons),
-        "notes": [*_fit_warnings(profile), *solved.notes, *_memory_notes(model, settings)],
+        "notes": [
+            *(f"warning: forced: {each}" for each in forced),
+            *_fit_warnings(profile),
+            *solved.notes,
+            *_memory_notes(model, settings),
+        ],
     }
     for path, value in (
         ("workload.slo.tpot_ms", workload.slo_tpot_ms),
@@ -237,8 +248,13 @@ def _memory_notes(model: ModelSpec, settings: ServerSettings) -> list[str]:
 
 
 def _fit_warnings(profile: Profile) -> list[str]:
-    """What makes the cold side's figures doubtful, one sentence each."""
+    """What makes the profile's figures doubtful, one sentence each."""
     warnings = []
+    if (merged := profile.merged) is not None:
+        warnings.append(
+            f"the CPU was profiled on {merged.cpu.device} ({merged.cpu.created}), the GPU, {merged.gpu.device}, "
+            f"on another machine ({merged.gpu.created})"
+        )
     mape = profile.heldout_error.mape
     if mape > DOUBTFUL_MAPE:
         warnings.append(

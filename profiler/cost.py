@@ -37,6 +37,8 @@ class Regime:
         Largest rows per expert that was measured; beyond it a prediction is extrapolated.
     floor_us
         Least cost of an expert with rows: the weights' read time of a roofline, 0 in a fit.
+    timed_tokens
+        Largest call that was measured; beyond it a prediction is extrapolated. None: no limit is known.
     """
 
     min_tokens: int
@@ -50,6 +52,7 @@ class Regime:
     heaviest_factor: float
     max_rows: int
     floor_us: float = 0.0
+    timed_tokens: int | None = None
 
     def rows_us(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """w(m) of every entry of ``rows`` (any shape); 0 where there are no rows."""
@@ -91,9 +94,11 @@ class SideCost:
         return np.asarray(fixed + per_token * tokens)
 
     def is_extrapolated(self, rows: NDArray[np.integer], tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Whether a step asks for more rows per expert than were measured: bool [S]."""
-        limits = np.array([self.regime(int(count)).max_rows for count in tokens])
-        return np.asarray(rows.max(axis=(1, 2)) > limits)
+        """Whether a step asks for more rows per expert, or for more tokens, than were measured: bool [S]."""
+        regimes = [self.regime(int(count)) for count in tokens]
+        most_rows = np.array([regime.max_rows for regime in regimes])
+        most_tokens = np.array([np.inf if r.timed_tokens is None else r.timed_tokens for r in regimes])
+        return np.asarray((rows.max(axis=(1, 2)) > most_rows) | (np.asarray(tokens) > most_tokens))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ PASSES = 4
 """Refits while the calls bound by their heaviest expert are found."""
 LEAST_GRID, LEAST_HELDOUT = 8, 4
 """Fewest calls of either role that a regime is fitted and judged on."""
+LAYER_SIZES = ((1, 4), (5, 16), (17, 64), (65, None))
+"""Classes of calls by active experts: a nearly hot layer, one request, some, a layer in full use."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,22 @@ class SourceReport:
 
 
 @dataclass(frozen=True)
+class SizeReport:
+    """Error on the reported calls with ``min_active`` to ``max_active`` active experts (None is open)."""
+
+    min_active: int
+    max_active: int | None
+    reported: ErrorFigures
+
+
+@dataclass(frozen=True)
 class FitReport:
-    """Held-out error, overall, by regime and by where the calls come from."""
+    """Held-out error, overall, by regime, by where the calls come from and by how many experts are active."""
 
     overall: ErrorFigures
     regimes: tuple[RegimeReport, ...]
     sources: tuple[SourceReport, ...]
+    sizes: tuple[SizeReport, ...] = ()
 
 
 def call_us(cost: SideCost, rows: NDArray[np.integer], tokens: int) -> float:
@@ -130,20 +142,18 @@ def fit_side(
     BadInputError
         When a regime has too few calls to be fitted or judged.
     """
-    generator = np.random.default_rng(seed)
     fitted: list[Regime] = []
     reports: list[RegimeReport] = []
     judged: list[tuple[TimedCall, float]] = []
-    for least, most in regime_ranges(border):
-        inside = [t for t in timed if least <= t.call.tokens and (most is None or t.call.tokens <= most)]
-        grid = [t for t in inside if t.call.role is Role.GRID]
-        heldout = [t for t in inside if t.call.role is Role.HELDOUT]
-        if len(grid) < LEAST_GRID or len(heldout) < LEAST_HELDOUT:
+    halves = heldout_halves(timed, border=border, seed=seed)
+    for (least, most), (selection, reported) in zip(regime_ranges(border), halves, strict=True):
+        grid = [t for t in _inside(timed, least, most) if t.call.role is Role.GRID]
+        heldout = len(selection) + len(reported)
+        if len(grid) < LEAST_GRID or heldout < LEAST_HELDOUT:
             raise BadInputError(
-                f"{len(grid)} calls to fit and {len(heldout)} held out from {least} tokens on are too few",
+                f"{len(grid)} calls to fit and {heldout} held out from {least} tokens on are too few",
                 "give the profile more seconds",
             )
-        selection, reported = _split(heldout, generator)
         regime, selection_mape = _best_regime(grid, selection, least, most, threads)
         side = SideCost((regime,), Provenance.FITTED)
         errors = _errors(side, reported)
@@ -159,27 +169,48 @@ def fit_side(
                 reported=ErrorFigures.of(errors),
             )
         )
-    sources = sorted({t.call.source for t, _ in judged})
-    report = FitReport(
-        overall=ErrorFigures.of(np.array([error for _, error in judged])),
-        regimes=tuple(reports),
+    return SideCost(tuple(fitted), Provenance.FITTED), _report(tuple(reports), judged)
+
+
+def heldout_halves(
+    timed: Sequence[TimedCall], *, border: int | None, seed: int
+) -> list[tuple[list[TimedCall], list[TimedCall]]]:
+    """For every regime the held-out calls that choose its form, and those that only report its error.
+
+    The halves alternate through calls sorted by source and size, after a random start.
+    """
+    generator = np.random.default_rng(seed)
+    halves = []
+    for least, most in regime_ranges(border):
+        heldout = [t for t in _inside(timed, least, most) if t.call.role is Role.HELDOUT]
+        ordered = sorted(heldout, key=lambda t: (t.call.source, t.call.tokens, t.call.rows))
+        first = int(generator.integers(2))
+        halves.append((ordered[first::2], ordered[1 - first :: 2]))
+    return halves
+
+
+def _inside(timed: Sequence[TimedCall], least: int, most: int | None) -> list[TimedCall]:
+    return [t for t in timed if least <= t.call.tokens and (most is None or t.call.tokens <= most)]
+
+
+def _report(regimes: tuple[RegimeReport, ...], judged: list[tuple[TimedCall, float]]) -> FitReport:
+    errors = np.array([error for _, error in judged])
+    source = np.array([t.call.source for t, _ in judged])
+    active = np.array([len(t.call.rows) for t, _ in judged])
+    sizes = []
+    for least, most in LAYER_SIZES:
+        inside = (active >= least) & (active <= (most or np.inf))
+        if inside.any():
+            sizes.append(SizeReport(least, most, ErrorFigures.of(errors[inside])))
+    return FitReport(
+        overall=ErrorFigures.of(errors),
+        regimes=regimes,
         sources=tuple(
-            SourceReport(
-                name, ErrorFigures.of(np.array([error for t, error in judged if t.call.source == name]))
-            )
-            for name in sources
+            SourceReport(name, ErrorFigures.of(errors[source == name]))
+            for name in sorted(set(source.tolist()))
         ),
+        sizes=tuple(sizes),
     )
-    return SideCost(tuple(fitted), Provenance.FITTED), report
-
-
-def _split(
-    heldout: list[TimedCall], generator: np.random.Generator
-) -> tuple[list[TimedCall], list[TimedCall]]:
-    """Two halves, alternating through calls sorted by source and size after a random start."""
-    ordered = sorted(heldout, key=lambda t: (t.call.source, t.call.tokens, t.call.rows))
-    first = int(generator.integers(2))
-    return ordered[first::2], ordered[1 - first :: 2]
 
 
 def _best_regime(
@@ -240,6 +271,7 @@ def _fit_regime(grid: list[TimedCall], least: int, most: int | None, tile: int, 
         residue_us=tuple(float(us) for us in residue),
         heaviest_factor=factor,
         max_rows=max(max(t.call.rows) for t in grid),
+        timed_tokens=max(t.call.tokens for t in grid),
     )
 
 

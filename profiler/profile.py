@@ -80,8 +80,26 @@ class GpuProfile:
 
 
 @dataclass(frozen=True)
+class ProfileOrigin:
+    """Where one side of a merged profile comes from: when, by which version, on which device, in which profile."""
+
+    created: str
+    placer_version: str
+    device: str
+    profile_sha256: str
+
+
+@dataclass(frozen=True)
+class MergedFrom:
+    """The origins of both sides of a merged profile."""
+
+    cpu: ProfileOrigin
+    gpu: ProfileOrigin
+
+
+@dataclass(frozen=True)
 class Profile:
-    """A model's cost on one machine.
+    """A model's cost on one machine, or on the CPU of one and the GPU of another.
 
     Attributes
     ----------
@@ -89,6 +107,8 @@ class Profile:
         Tensor-parallel size that the hot side was costed for.
     cpu, gpu
         The cold side's timed kernel; the hot side and what surrounds it.
+    merged
+        Where the sides come from when they were profiled apart, else None.
     """
 
     schema: str
@@ -98,6 +118,7 @@ class Profile:
     tp: int
     cpu: KernelProfile
     gpu: GpuProfile
+    merged: MergedFrom | None = None
 
     def document(self) -> dict[str, Any]:
         """The profile as plain JSON values."""
@@ -173,6 +194,13 @@ def read_profile(path: Path) -> Profile:
         raise BadInputError(
             f"profile {path}: field {field}: {first['msg']}", "run 'placer profile' again"
         ) from None
+    shape = profile.cpu.shape
+    made = (profile.model.expert_intermediate_size, profile.model.experts, profile.model.top_k)
+    if (shape.expert_intermediate_size, shape.experts, shape.top_k) != made:
+        raise BadInputError(
+            f"profile {path}: the CPU kernel was timed at other shapes than model names",
+            "run 'placer profile' again, or put two profiles together with 'placer profile merge'",
+        )
     for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
         if fault := _fault(side):
             raise BadInputError(f"profile {path}: field {name}: {fault}", "run 'placer profile' again")
@@ -218,22 +246,82 @@ def write_profile(profile: Profile, path: Path) -> None:
     write_text(path, dump_document(profile.document()))
 
 
-def check_profile_matches(profile: Profile, model: ModelSpec, *, tp: int) -> None:
-    """Raise BadInputError unless ``profile`` was made at this model's shapes and tensor-parallel size."""
-    made = profile.model
-    for name, timed, found in (
+@dataclass(frozen=True)
+class ProfileUse:
+    """What the server of a plan will run, where its profile must agree.
+
+    Attributes
+    ----------
+    threads
+        Kernel threads (``--kt-cpuinfer``), or None for the profile's.
+    cpu_method
+        CPU method, or None for the profile's.
+    force
+        Take a profile of other shapes, tensor-parallel size or threads all the same; a placement and its export
+        keep the profiled threads. Never of another method: a plan timed with one is not exported for another.
+    """
+
+    threads: int | None = None
+    cpu_method: str | None = None
+    force: bool = False
+
+
+AS_PROFILED = ProfileUse()
+
+
+def check_profile_matches(
+    profile: Profile, model: ModelSpec, *, tp: int, use: ProfileUse = AS_PROFILED
+) -> tuple[str, ...]:
+    """What does not match and was forced, one sentence each.
+
+    Raises
+    ------
+    BadInputError
+        When ``profile`` was made at other shapes, another tensor-parallel size or other threads than the plan
+        needs and this is not forced, or with another CPU method.
+    """
+    if use.cpu_method not in (None, profile.cpu.method):
+        raise BadInputError(
+            f"the profile timed {profile.cpu.method}, the server is to run {use.cpu_method}",
+            f"profile {use.cpu_method} on the server",
+        )
+    mismatches = _mismatches(profile, model, tp, use.threads)
+    if mismatches and not use.force:
+        raise BadInputError(*mismatches[0])
+    forced = [what for what, _ in mismatches]
+    if use.threads not in (None, profile.cpu.threads):
+        forced[-1] += f"; the export keeps {profile.cpu.threads}, so change --kt-cpuinfer by hand"
+    return tuple(forced)
+
+
+def _mismatches(profile: Profile, model: ModelSpec, tp: int, threads: int | None) -> list[tuple[str, str]]:
+    """(what does not match, what to do about it)."""
+    made, found = profile.model, []
+    for name, timed, wanted in (
         ("hidden size", made.hidden_size, model.hidden_size),
         ("expert width", made.expert_intermediate_size, model.expert_intermediate_size),
         ("experts per layer", made.experts, model.experts),
         ("top-k", made.top_k, model.top_k),
     ):
-        if timed != found:
-            raise BadInputError(
-                f"the profile was made for {made.name} with {name} {timed}, {model.name} has {found}",
-                f"run 'placer profile --model DIR' for {model.name}",
+        if timed != wanted:
+            found.append(
+                (
+                    f"the profile was made for {made.name} with {name} {timed}, {model.name} has {wanted}",
+                    f"run 'placer profile --model DIR' for {model.name}",
+                )
             )
     if profile.tp != tp:
-        raise BadInputError(
-            f"the profile was made for tp {profile.tp}, not {tp}",
-            f"run 'placer profile' again with --tp {tp}",
+        found.append(
+            (
+                f"the profile was made for tp {profile.tp}, not {tp}",
+                f"run 'placer profile' again with --tp {tp}",
+            )
         )
+    if threads not in (None, profile.cpu.threads):
+        found.append(
+            (
+                f"the profile was made with {profile.cpu.threads} CPU threads, the server is to run {threads}",
+                f"run 'placer profile' again with --threads {threads}, or leave --threads out",
+            )
+        )
+    return found

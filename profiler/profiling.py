@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import torch
 
 from placer import __version__
-from placer.datasheet import GPU_NAMES, GpuDatasheet, gpu_datasheet
+from placer.datasheet import GPU_NAMES, GpuDatasheet, datasheet_of_device, gpu_datasheet
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.backends import GPU_BACKENDS
 from placer.kernels.cores import usable_cores
@@ -23,6 +24,10 @@ from placer.profiler.timing.gpu_profile import profile_gpu
 from placer.profiler.trace.importing import check_trace_matches
 from placer.profiler.trace.trace import Trace
 
+QUICK_SECONDS, FULL_SECONDS = 70.0, 300.0
+"""Wall time of a quick and of a full profile; what starts and writes comes on top."""
+GPU_SHARE = 0.3
+"""Part of it for the GPU's kernels where they are timed: they are faster, and compiled first."""
 _HELDOUT_CONCURRENCY = 8
 _HELDOUT_STEPS = 64
 
@@ -41,8 +46,12 @@ class ProfileRequest:
         A GPU by datasheet, or None for the GPU of this machine.
     threads
         CPU threads, or None for all usable cores but one.
+    sweep_threads
+        Try sensible thread counts and NUMA spreads first, and take the best.
     max_seconds
-        Wall-time cap of each campaign.
+        Wall time of everything that is timed; a machine slower than its first calls said may overrun it by 15 %.
+    keep_samples
+        Folder for raw samples, which an interrupted profile goes on from.
     """
 
     tp: int = 1
@@ -50,8 +59,10 @@ class ProfileRequest:
     gpu_kernel: str | None = None
     gpu_name: str | None = None
     threads: int | None = None
-    max_seconds: float = 300.0
+    sweep_threads: bool = False
+    max_seconds: float = FULL_SECONDS
     seed: int = 0
+    keep_samples: Path | None = None
 
 
 def profile_model(
@@ -75,6 +86,11 @@ def profile_model(
         )
     if not 0 < request.max_seconds < 1e6:
         raise BadInputError(f"--max-seconds is {request.max_seconds}", "give seconds above 0")
+    if request.sweep_threads and request.threads is not None:
+        raise BadInputError(
+            "--sweep-threads looks for a thread count and --threads gives one: both were given",
+            "give one of the two",
+        )
     if problem := model.fp8_tp_problem(request.tp):
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
     # Before any minute is spent on timing: is there a GPU to put beside the CPU?
@@ -82,13 +98,15 @@ def profile_model(
     shape = ExpertShape(model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k)
     heldout = _heldout_steps(model, trace, request.seed)
     threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)
+    gpu_seconds = GPU_SHARE * request.max_seconds if measure else 0.0
     cpu = profile_cpu(
         shape,
         backend=request.cpu_kernel,
-        threads=threads,
+        threads=None if request.sweep_threads else threads,
         heldout_steps=heldout,
-        max_seconds=request.max_seconds,
+        max_seconds=request.max_seconds - gpu_seconds,
         seed=request.seed,
+        keep_samples=request.keep_samples,
         progress=lambda done: progress(f"CPU kernel: {done.stage}", done.done / max(1, done.total)),
     )
     kernel = None
@@ -97,8 +115,9 @@ def profile_model(
             shape,
             request.tp,
             backend=request.gpu_kernel or "auto",
-            max_seconds=request.max_seconds,
+            max_seconds=gpu_seconds,
             seed=request.seed,
+            keep_samples=request.keep_samples,
             progress=lambda done: progress(f"GPU kernel: {done.stage}", done.done / max(1, done.total)),
         )
     usable = int(torch.cuda.get_device_properties(0).total_memory) if measure else sheet.usable_bytes
@@ -148,12 +167,8 @@ def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
         )
     device = torch.cuda.get_device_name(0)
     # Attention and transfers still come from the datasheet of the GPU that was found.
-    for name in GPU_NAMES:
-        words = name.split("-")
-        if all(
-            word.upper() in device.upper().replace(" ", "-").split("-") for word in words if word != "rtx"
-        ):
-            return gpu_datasheet(name), True
+    if (sheet := datasheet_of_device(device)) is not None:
+        return sheet, True
     raise BadInputError(
         f"GPU {device!r} has no datasheet here, which attention and transfer times need",
         f"name the closest one: --gpu {'|'.join(GPU_NAMES)}",

@@ -16,12 +16,13 @@ from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.call import Call, Role
-from placer.profiler.timing.campaign import Progress, Samples, time_campaign
+from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.cpu_profile import profile_cpu
 from placer.profiler.timing.gpu_profile import profile_gpu
 from placer.profiler.timing.kernel_profile import kernel_profile
-from placer.profiler.timing.machine import CpuSeconds, cpu_seconds, read_bandwidth_bytes_per_s, this_machine
-from placer.profiler.timing.rounds import LEAST_ROUNDS, Tally, anchor_movement, run_rounds
+from placer.profiler.timing.machine import read_bandwidth_bytes_per_s, this_machine
+from placer.profiler.timing.rounds import LEAST_ROUNDS, Tally, run_rounds
+from placer.profiler.timing.samples import Samples
 from placer.profiler.timing.spec import CampaignSpec
 
 SHAPE = ExpertShape(hidden_size=64, expert_intermediate_size=32, experts=8, top_k=2)
@@ -97,7 +98,7 @@ def test_profile_cpu_goes_from_shapes_to_a_fit() -> None:
     assert profile.bytes_per_expert == 3072 + 768
     assert 0 < profile.output_error < 0.01
     assert "asked for" in profile.reason
-    assert {"bandwidth", "loading", "checking", "timing"} <= {progress.stage for progress in seen}
+    assert {"machine", "loading", "checking", "timing"} <= {progress.stage for progress in seen}
 
 
 def test_a_group_that_does_not_divide_is_refused_before_anything_is_timed() -> None:
@@ -260,45 +261,17 @@ def test_then_the_most_expensive_calls_give_way() -> None:
 
 
 def test_calls_that_a_fit_needs_never_give_way() -> None:
-    # 9 rounds of 1.09 s do not fit into 6 s, nor into 9 s, half as much again: there it ends.
+    # 9 rounds of 1.09 s do not fit into 6 s, nor into 6.9 s, 15 % more: there it ends.
     tally, clock = rounds_within(6.0, essential=frozenset({0, 3}))
     assert {0, 3} <= set(tally.kept)
     assert LEAST_ROUNDS <= len(tally.times_us) < 9
-    assert clock.now_s <= 1.5 * 6.0 + 1.5
+    assert clock.now_s <= 1.15 * 6.0 + 1.5
 
 
 def test_no_time_at_all_is_an_error_that_says_so() -> None:
     with pytest.raises(BadInputError, match="no call fits") as caught:
         rounds_within(0.05)
     assert "more seconds" in caught.value.hint
-
-
-def test_the_anchor_tells_a_quiet_machine_from_a_busy_one() -> None:
-    assert anchor_movement([[100.0, 101.0, 150.0]] * 5) == 0.0
-    # Lower quartiles of 100, 100, 100, 100 and 130: the ninetieth percentile is 118.
-    assert anchor_movement([[100.0]] * 4 + [[130.0]]) == pytest.approx(0.18)
-
-
-def test_programs_beside_the_campaign_are_counted_in_cores() -> None:
-    # In 10 s the machine worked 18 s, 9 of them in this process: the others kept 0.9 cores busy.
-    before, after = CpuSeconds(100.0, 1.0, 50.0), CpuSeconds(118.0, 10.0, 60.0)
-    assert after.others_since(before) == pytest.approx(0.9)
-    now = cpu_seconds()
-    assert now.others_since(now) == 0.0
-
-
-def test_the_warning_names_the_signs_that_were_seen_and_no_other(samples: Samples) -> None:
-    steady, moving = (np.full_like(samples.anchor_us, us) for us in (100.0, 100.0))
-    moving[:2] = 130.0
-    assert replace(samples, anchor_us=steady, other_cores=0.0).quiet_warning() is None
-    assert replace(samples, anchor_us=steady, other_cores=1.0).quiet_warning() == (
-        "the machine was not quiet: other programs kept 1.0 cores busy; close them and repeat"
-    )
-    warning = replace(samples, anchor_us=moving, other_cores=0.0).quiet_warning()
-    assert warning is not None
-    assert "moved by" in warning
-    assert "cores busy" not in warning
-    assert "look at clocks or at the host" in warning
 
 
 def test_this_machine_says_what_it_is() -> None:

@@ -457,7 +457,7 @@ def test_an_interrupt_exits_130(job: Path, run: Run, tmp_path: Path, monkeypatch
     monkeypatch.setattr("placer.planning.plan", interrupted)
     code, _, err = run(*solve_arguments(job, tmp_path / "placement.json"))
     assert code == 130
-    assert "nothing was written" in err
+    assert "no result was written" in err
     assert not (tmp_path / "placement.json").exists()
 
 

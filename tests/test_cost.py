@@ -1,5 +1,7 @@
 """The cost model's form, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from placer.profiler.cost import Provenance, Regime, SideCost
@@ -39,3 +41,9 @@ def test_rows_beyond_the_measured_range_are_extrapolated() -> None:
 def test_a_floor_is_the_least_cost_of_an_expert_with_rows() -> None:
     roofline = Regime(1, None, 5.0, 0.0, 0.0, 1, 2.0, (0.0,), 0.0, 1 << 16, floor_us=30.0)
     assert roofline.rows_us(np.array([0, 1, 15, 20])).tolist() == [0.0, 30.0, 30.0, 40.0]
+
+
+def test_tokens_beyond_the_largest_timed_call_are_extrapolated() -> None:
+    side = SideCost((replace(ROWS, max_tokens=None, timed_tokens=1024),), Provenance.FITTED)
+    rows = np.array([[[8, 0]], [[8, 0]]])
+    assert side.is_extrapolated(rows, np.array([1024, 1025])).tolist() == [False, True]

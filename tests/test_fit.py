@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from placer.errors import BadInputError
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import Provenance, Regime, SideCost
-from placer.profiler.fit import call_us, fit_side
+from placer.profiler.fit import call_us, fit_side, heldout_halves
 from placer.profiler.timing.call import Call, Role, TimedCall
 from placer.profiler.timing.grid import grid_calls, zipf_calls
 
@@ -88,6 +88,27 @@ def test_the_error_is_reported_on_calls_that_neither_fitted_nor_chose() -> None:
     # 2 % noise on the calls themselves: the mean magnitude of its error is 1.6 %.
     assert 0.005 < report.overall.mape < 0.03
     assert report.overall.p90_error > report.overall.mape > abs(report.overall.bias)
+
+
+def test_the_error_is_also_told_by_how_many_experts_are_active() -> None:
+    timed = timings(SideCost((ROW, TILED), Provenance.MEASURED), BORDER, noise=0.02)
+    _, report = fit_side(timed, border=BORDER)
+    assert sum(size.reported.calls for size in report.sizes) == report.overall.calls
+    # Calls of a few and of all 64 experts are among them.
+    assert report.sizes[0].min_active <= 8
+    assert report.sizes[-1].max_active in (64, None)
+    weighted = sum(size.reported.calls * size.reported.mape for size in report.sizes)
+    assert weighted / report.overall.calls == pytest.approx(report.overall.mape)
+
+
+def test_the_halves_choose_or_report_and_never_both() -> None:
+    timed = timings(SideCost((ROW, TILED), Provenance.MEASURED), BORDER)
+    halves = heldout_halves(timed, border=BORDER, seed=3)
+    assert len(halves) == 2
+    for (choose, report), inside in zip(halves, (range(1, 33), range(33, 10_000)), strict=True):
+        assert {t.call for t in choose}.isdisjoint(t.call for t in report)
+        assert abs(len(choose) - len(report)) <= 1
+        assert all(t.call.tokens in inside for t in (*choose, *report))
 
 
 def test_times_that_were_held_out_do_not_move_the_coefficients() -> None:

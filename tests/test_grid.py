@@ -14,6 +14,7 @@ from placer.profiler.timing.grid import grid_calls, regime_ranges, trace_calls, 
 from placer.profiler.timing.plan import (
     RegimePrice,
     affordable_calls,
+    all_calls,
     essential_calls,
     price_regimes,
     round_seconds,
@@ -196,6 +197,19 @@ def test_a_grid_is_thinned_until_fifteen_rounds_fit() -> None:
     assert round_seconds(thinned, prices) < round_seconds(full, prices) / 2
     # Rows stay: what is thinned is how many experts have them.
     assert {call.rows[0] for call in thinned} >= {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 256}
+
+
+def test_with_time_to_spare_made_up_steps_are_drawn_more_often() -> None:
+    spec = CampaignSpec("cpu", "torch", 1, 1, QWEN3, 0, 90.0)
+    prices = (RegimePrice(None, expert_us=100.0, row_us=200.0),)
+    # Sixteen rounds of the grid with one draw of every step, and a little more.
+    once_s = 16.2 * round_seconds(all_calls(spec, None, 0, 1), prices)
+    heldout = [
+        sum(call.role is Role.HELDOUT for call in affordable_calls(spec, None, prices, seconds)[0])
+        for seconds in (once_s, 10 * once_s)
+    ]
+    # Three draws of the same steps; two draws of one token are often the same call.
+    assert 2 * heldout[0] < heldout[1] <= 3 * heldout[0]
 
 
 def test_every_regime_keeps_what_a_fit_needs() -> None:

@@ -11,15 +11,19 @@ from pathlib import Path
 import pytest
 
 from placer.errors import MissingComponentError
+from placer.kernels.backends import CPU_BACKENDS
 from placer.kernels.cores import usable_cores
 from placer.kernels.cpu_needs import cpu_flags
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.kt_amx import KtAmxInt8
 from placer.kernels.kt_rawint4 import KtRawInt4
-from placer.profiler.timing import cpu_profile
-from placer.profiler.timing.campaign import time_campaign
+from placer.kernels.torch_int4 import TorchInt4
+from placer.profiler.timing import cpu_profile, thread_sweep
+from placer.profiler.timing.call import Call, Role
+from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.cpu_profile import profile_cpu
 from placer.profiler.timing.spec import CampaignSpec
+from placer.profiler.timing.thread_sweep import settings, sweep_threads
 
 SHAPE = ExpertShape(hidden_size=128, expert_intermediate_size=128, experts=8, top_k=2)
 FAULTS = {
@@ -74,6 +78,26 @@ def test_a_faulty_kernel_is_named_with_its_fault(
         time_campaign(spec("torch"))
 
 
+def test_a_thread_sweep_gives_a_kernel_up_after_two_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inject(tmp_path, monkeypatch, "torch_int4", "TorchInt4", "crash")
+    monkeypatch.setattr(thread_sweep, "settings", lambda kernel, shape: [(1, 1)] * 12)
+    tried: list[Progress] = []
+    call = Call((1, 1), 1, Role.HELDOUT, "trace")
+    with pytest.raises(MissingComponentError, match="no thread count that was tried .*" + SIGNS["crash"]):
+        sweep_threads(
+            TorchInt4,
+            SHAPE,
+            call,
+            max_seconds=24.0,
+            seed=0,
+            resident_bytes=1 << 20,
+            progress=tried.append,
+        )
+    assert len(tried) == 2
+
+
 class TestWithKt:
     pytestmark = with_kt
 
@@ -89,6 +113,19 @@ class TestWithKt:
         assert 0 < profile.output_error < 0.05
         assert re.search("not kt: " + SIGNS[fault], profile.reason)
         assert re.search("kt was tried and failed: " + SIGNS[fault], " ".join(profile.notes))
+
+    @pytest.mark.parametrize("fault", ["crash", "wrong numbers"])
+    def test_the_next_kernel_gets_a_thread_sweep_of_its_own(
+        self, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inject(tmp_path, monkeypatch, "kt_rawint4", "KtRawInt4", fault)
+        profile = profile_cpu(SHAPE, threads=None, max_seconds=8.0, resident_bytes=1 << 20)
+        assert re.search(
+            "kt was tried and failed: no thread count .*" + SIGNS[fault], " ".join(profile.notes)
+        )
+        kernel = next(backend for backend in CPU_BACKENDS if backend.name == profile.backend)
+        assert [(timing.threads, timing.subpools) for timing in profile.sweep] == settings(kernel, SHAPE)
+        assert all(timing.problem is None for timing in profile.sweep)
 
     @pytest.mark.skipif("amx_tile" in cpu_flags(), reason="this CPU has AMX tiles")
     @pytest.mark.skipif(KtAmxInt8.problem(SHAPE, 1) is not None, reason="AMXINT8 does not run here")

@@ -21,6 +21,18 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
         f"memory bandwidth (measured): {bandwidth['1_thread'] / 1e9:.1f} GB/s with one thread, "
         f"{bandwidth['all_threads'] / 1e9:.1f} GB/s with all",
     ]
+    dense = document["dense_flops"]
+    lines.append(
+        "dense arithmetic (measured): "
+        + ", ".join(
+            f"{name} {flops / 1e9:,.0f} Gop/s ({dense['1_thread'][name] / 1e9:,.0f} with one thread)"
+            for name, flops in dense["all_threads"].items()
+        )
+    )
+    lines += [
+        f"NUMA node {node['node']}: cores {node['cores']}, {gib(node['memory_bytes'])}"
+        for node in document["numa_nodes"]
+    ]
     lines += [f"GPU: {gpu['name']}, {gib(gpu['usable_bytes'])} usable" for gpu in document["gpus"]]
     if not document["gpus"]:
         lines.append("GPU: none here; profile with --gpu NAME (placer hardware --list)")
@@ -29,4 +41,30 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
         table.add_column(header)
     for kernel in document["kernels"]:
         table.add_row(kernel["name"], kernel["method"], kernel["side"], kernel["problem"] or "works")
-    return Group(*[Text(line) for line in lines], Text(""), table)
+    roofline = (Text(""), *_roofline(document["roofline"])) if document["roofline"] else ()
+    return Group(*[Text(line) for line in lines], Text(""), table, *roofline)
+
+
+def _roofline(roofline: dict[str, Any]) -> tuple[RenderableType, ...]:
+    """What share of its roofline every kernel of a profile reached."""
+    title = Text(
+        f"roofline: {roofline['model']} as profiled on {roofline['cpu']}, {roofline['threads']} thread(s)"
+    )
+    if roofline["reason"]:
+        return title, Text(f"  none: {roofline['reason']}")
+    table = Table(box=None, pad_edge=False)
+    for header in ("kernel", "rows", "active", "call tokens", "measured", "at best", "bound by", "share"):
+        table.add_column(header, justify="left" if header in ("kernel", "bound by") else "right")
+    for call in roofline["calls"]:
+        table.add_row(
+            call["kernel"],
+            str(call["rows"]),
+            str(call["active"]),
+            str(call["tokens"]),
+            f"{call['measured_us'] / 1e3:.2f} ms",
+            f"{max(call['memory_us'], call['arithmetic_us']) / 1e3:.2f} ms",
+            call["bound"],
+            f"{call['share']:.0%}",
+        )
+    peaks = sorted({f"{call['side']}: {call['peak']}" for call in roofline["calls"]})
+    return title, table, Text(f"dense peak of {', '.join(peaks)}", style="dim")

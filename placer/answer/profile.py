@@ -6,6 +6,7 @@ from rich.text import Text
 
 from placer.answer.visible import all_visible
 from placer.profiler.profile import Profile
+from placer.profiler.timing.kernel_profile import KernelProfile
 from placer.units import gib, signed_percent
 
 
@@ -28,7 +29,12 @@ def profile_answer(profile: Profile) -> RenderableType:
             regime.reported,
         )
         for regime in cpu.report.regimes
-    ] + [(f"from {source.source}", source.reported) for source in cpu.report.sources]
+    ]
+    rows += [(f"from {source.source}", source.reported) for source in cpu.report.sources]
+    rows += [
+        (f"{size.min_active} to {size.max_active or cpu.shape.experts} active experts", size.reported)
+        for size in cpu.report.sizes
+    ]
     for name, figures in rows:
         errors.add_row(
             name,
@@ -42,13 +48,44 @@ def profile_answer(profile: Profile) -> RenderableType:
         f"  {len(cpu.points)} calls x {cpu.rounds} samples in {cpu.seconds:.0f} s, weights of "
         f"{gib(cpu.resident_bytes)} cycled; reads {cpu.achieved_bytes_per_s / 1e9:.1f} GB/s, "
         f"{cpu.achieved_share:.0%} of the bandwidth measured in the same run",
-        f"  output on random weights off by {cpu.output_error:.1%}; an expert takes "
-        f"{cpu.bytes_per_expert / 2**20:.1f} MiB",
+        *_check_lines(cpu),
         f"  regimes: {cpu.border_how}",
         f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
         f"rest of a layer: {profile.gpu.base_provenance_text}",
         f"why this kernel: {cpu.reason}",
     ]
+    if profile.merged is not None:
+        facts += [
+            f"{side} profiled {origin.created} on {origin.device} (placer {origin.placer_version})"
+            for side, origin in (("CPU", profile.merged.cpu), ("GPU", profile.merged.gpu))
+        ]
     warnings = [Text(f"warning: {cpu.quiet_warning}", style="yellow")] if cpu.quiet_warning else []
     notes = [Text(f"note: {note}", style="dim") for note in cpu.notes]
-    return Group(head, Text(""), errors, Text(""), *[Text(fact) for fact in facts], *warnings, *notes)
+    sweep = (_sweep_table(cpu), Text("")) if cpu.sweep else ()
+    return Group(head, Text(""), errors, Text(""), *sweep, *[Text(fact) for fact in facts], *warnings, *notes)
+
+
+def _check_lines(cpu: KernelProfile) -> list[str]:
+    """What the kernel was checked for before it was timed; nothing in profiles that were made without it."""
+    if cpu.output_error is None:
+        return []
+    return [
+        f"  output on random weights off by {cpu.output_error:.1%}; an expert takes "
+        f"{cpu.bytes_per_expert / 2**20:.1f} MiB"
+    ]
+
+
+def _sweep_table(cpu: KernelProfile) -> Table:
+    """Threads and NUMA nodes that were tried on a decode call; the chosen ones are marked."""
+    table = Table(
+        title="a decode call by CPU threads", title_justify="left", title_style="", box=None, pad_edge=False
+    )
+    for header in ("threads", "NUMA nodes", "lower quartile", "median"):
+        table.add_column(header, justify="right")
+    table.add_column("")
+    for timing in cpu.sweep:
+        times = [f"{us / 1e3:.2f} ms" if us is not None else "" for us in (timing.p25_us, timing.p50_us)]
+        chosen = (timing.threads, timing.subpools) == (cpu.threads, cpu.numa_nodes)
+        remark = "chosen" if chosen else timing.problem or ""
+        table.add_row(str(timing.threads), str(timing.subpools), *times, remark)
+    return table

@@ -58,7 +58,8 @@ def probe_border(time_us: Callable[[int], float], hint: int, least: int, most: i
             low, low_us = middle, found
         else:
             high, high_us = middle, found
-    return Border(low, f"bisected: {low_us:.0f} us at {low} tokens, {high_us:.0f} at {high} (not at {hint})")
+    elsewhere = "" if low == hint else f" (not at {hint})"
+    return Border(low, f"bisected: {low_us:.0f} us at {low} tokens, {high_us:.0f} us at {high}{elsewhere}")
 
 
 def _differ(first_us: float, second_us: float) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.backends import AUTO, Backend, choose_gpu_backend
@@ -22,6 +23,7 @@ def profile_gpu(
     heldout_steps: Steps | None = None,
     max_seconds: float = MAX_SECONDS,
     seed: int = 0,
+    keep_samples: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> KernelProfile:
     """Time and fit the GPU experts of ``shape`` under tp: each GPU holds I/tp of every expert.
@@ -55,7 +57,7 @@ def profile_gpu(
             extra_calls=held_out,
         )
         try:
-            samples = time_campaign(spec, progress)
+            samples = time_campaign(spec, progress, keep_samples=keep_samples)
         except MissingComponentError as error:
             if backend != AUTO:
                 raise

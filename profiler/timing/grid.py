@@ -19,6 +19,8 @@ ACTIVE_COUNTS = (1, 2, 4, 16, 32, 64)
 """Active experts, each timed at few rows: many threads gain less when few experts are active."""
 HEAVY_ROWS = (128, 256)
 """Rows of a prefill chunk's experts, timed with two experts; only where a call may hold so many tokens."""
+MOST_TOKENS = 1024
+"""Tokens of the largest call, a prefill chunk whose rows are mostly another side's."""
 MIXES = (
     (16, 1, 1, 1, 1, 1, 1, 1),
     (32, 1, 1, 1),
@@ -35,6 +37,8 @@ HELDOUT_TOKENS_BEYOND = (1.1, 1.25, 1.5, 2.0, 3.0)
 """The same above a border, as multiples of it."""
 CHEAP_TOKENS = 16
 """Up to so many tokens every skew is timed with all experts; beyond, one skew whole and the others halved."""
+DECODE_TOKENS = 8
+"""Running requests of a typical decode call."""
 LARGEST_TRACE_TOKENS = 512
 """Steps of a trace with more tokens take seconds each on a CPU, and are left out of timing."""
 
@@ -81,19 +85,22 @@ def _grid_rows(shape: ExpertShape, halvings: int) -> Iterator[tuple[tuple[int, .
 
 def _token_counts(base: int, most: int | None) -> Iterable[int]:
     if most is None:
-        return (base, 2 * base, 4 * base) if base > 16 else (base, 16, 64, 256)
+        return (base, 2 * base, 4 * base, MOST_TOKENS) if base > 16 else (base, 16, 64, 256, MOST_TOKENS)
     return (base, max(base, most // 2), most)
 
 
-def zipf_calls(shape: ExpertShape, border: int | None, seed: int, halvings: int = 0) -> tuple[Call, ...]:
+def zipf_calls(
+    shape: ExpertShape, border: int | None, seed: int, halvings: int = 0, draws: int = 1
+) -> tuple[Call, ...]:
     """Made-up steps, held out: every concurrency and skew, many without the more popular half of the experts.
 
     A token draws k distinct experts with probabilities proportional to 1/rank^s. Taking the most popular
-    half away is what a placement does to the CPU's side. Each of ``halvings`` halves the largest calls.
+    half away is what a placement does to the CPU's side. Each of ``halvings`` halves the largest calls;
+    ``draws`` says how often every step is drawn.
     """
     generator = np.random.default_rng(seed)
     calls = []
-    for least, most in regime_ranges(border):
+    for least, most in regime_ranges(border) * draws:
         counts = _heldout_tokens(least, most, halvings)
         cheap_tokens = CHEAP_TOKENS >> halvings
         for index, tokens in enumerate(counts):
@@ -158,6 +165,18 @@ def trace_calls(shape: ExpertShape, steps: Steps, seed: int, limit: int = 16) ->
             rows = rows[busiest_first[layer, E // 2 :]]
         calls.append(_heldout(rows, tokens, "trace"))
     return tuple(dict.fromkeys(call for call in calls if call.rows))
+
+
+def decode_call(shape: ExpertShape, of_trace: tuple[Call, ...], seed: int) -> Call:
+    """A typical decode call: the median of the trace's calls by active experts, or a made-up one.
+
+    The made-up one is `DECODE_TOKENS` tokens over moderately skewed experts.
+    """
+    if of_trace:
+        return sorted(of_trace, key=lambda call: len(call.rows))[len(of_trace) // 2]
+    popularity = np.arange(1, shape.experts + 1) ** -ZIPF_EXPONENTS[1]
+    rows = _zipf_rows(popularity, DECODE_TOKENS, shape.top_k, np.random.default_rng(seed))
+    return _heldout(rows, DECODE_TOKENS, "zipf")
 
 
 def _heldout(rows: NDArray[np.int64], tokens: int, source: str) -> Call:

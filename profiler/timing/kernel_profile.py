@@ -6,10 +6,11 @@ import numpy as np
 
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import SideCost
-from placer.profiler.fit import FitReport, call_us, fit_side
-from placer.profiler.timing.campaign import Samples
-from placer.profiler.timing.machine import Bandwidth, Machine
+from placer.profiler.fit import FitReport, call_us, fit_side, heldout_halves
+from placer.profiler.timing.machine import Arithmetic, Bandwidth, Machine
+from placer.profiler.timing.samples import ESTIMATOR_QUANTILE, Samples
 from placer.profiler.timing.spec import CampaignSpec
+from placer.profiler.timing.thread_sweep import ThreadTiming
 
 STREAMING_EXPERTS = 8
 """Least active experts of the calls whose reading speed is stated."""
@@ -19,7 +20,16 @@ STREAMING_EXPERTS = 8
 class TimedPoint:
     """One call: quantiles of its samples in microseconds, and what the fitted model says.
 
-    ``rows``, ``tokens``, ``role`` and ``source`` are those of `Call`.
+    Attributes
+    ----------
+    rows, tokens, role, source
+        Those of `Call`.
+    predicted_us
+        The fitted model, against ``p25_us``.
+    use
+        "fit" (coefficients), "choose" (form) or "report" (error); "" in profiles of earlier versions.
+    extrapolated
+        Whether it has more rows per expert, or more tokens, than any call that coefficients were fitted to.
     """
 
     rows: tuple[int, ...]
@@ -31,6 +41,8 @@ class TimedPoint:
     p50_us: float
     p90_us: float
     predicted_us: float
+    use: str = ""
+    extrapolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,18 +72,25 @@ class KernelProfile:
     achieved_bytes_per_s, achieved_share
         Weights read per second where every active expert has one row, and its share of the bandwidth that
         as many threads reached.
-    bytes_per_expert
-        Of one loaded expert of ``shape``.
-    output_error
-        Relative error of the kernel's output on random weights, against float32, when it was loaded.
     resident_bytes
         Distinct expert weights that samples were drawn from.
     quiet_warning
         A sentence when the machine was busy.
+    other_cores, stolen_share
+        Cores that other programs kept busy meanwhile; share of the processor time that the host withheld.
     rounds, seconds
         Samples per call, and wall time of the campaign.
     notes
         One sentence for everything that gave way.
+    arithmetic
+        Dense products of the same run, what a kernel's arithmetic is held against.
+    bytes_per_expert
+        Bytes that one loaded expert of ``shape`` takes and that reading it moves; 0 in profiles of earlier versions.
+    output_error
+        Relative error of the kernel's output on random weights, against float32, when it was loaded; None in
+        profiles of earlier versions.
+    sweep
+        Thread counts that were tried; empty where the count was given.
     """
 
     side: str
@@ -92,13 +111,17 @@ class KernelProfile:
     bandwidth: tuple[Bandwidth, ...]
     achieved_bytes_per_s: float
     achieved_share: float
-    bytes_per_expert: int
-    output_error: float
     resident_bytes: int
     quiet_warning: str | None
     rounds: int
     seconds: float
     notes: tuple[str, ...]
+    other_cores: float = 0.0
+    stolen_share: float = 0.0
+    arithmetic: tuple[Arithmetic, ...] = ()
+    bytes_per_expert: int = 0
+    output_error: float | None = None
+    sweep: tuple[ThreadTiming, ...] = ()
 
 
 def kernel_profile(
@@ -125,18 +148,21 @@ def kernel_profile(
         report=report,
         border_tokens=samples.border,
         border_how=samples.border_how,
-        points=_points(samples, cost),
+        points=_points(samples, cost, spec.seed),
         machine=samples.machine,
         bandwidth=samples.bandwidth,
         achieved_bytes_per_s=achieved,
         achieved_share=achieved / limit,
-        bytes_per_expert=samples.kernel.bytes_per_expert,
-        output_error=samples.kernel.output_error,
         resident_bytes=samples.kernel.resident_bytes,
         quiet_warning=samples.quiet_warning(),
         rounds=int(samples.times_us.shape[0]),
         seconds=samples.seconds,
         notes=(*notes, *samples.notes),
+        other_cores=samples.used.other_cores,
+        stolen_share=samples.used.stolen_share,
+        arithmetic=samples.arithmetic,
+        bytes_per_expert=samples.kernel.bytes_per_expert,
+        output_error=samples.kernel.output_error,
     )
 
 
@@ -147,8 +173,15 @@ def _streaming_bytes_per_s(samples: Samples) -> float:
     return max(len(t.call.rows) * samples.kernel.bytes_per_expert / t.time_us * 1e6 for t in wide)
 
 
-def _points(samples: Samples, cost: SideCost) -> tuple[TimedPoint, ...]:
-    quantiles = np.quantile(samples.times_us, (0.1, 0.25, 0.5, 0.9), axis=0).T
+def _points(samples: Samples, cost: SideCost, seed: int) -> tuple[TimedPoint, ...]:
+    quantiles = np.quantile(samples.times_us, (0.1, ESTIMATOR_QUANTILE, 0.5, 0.9), axis=0).T
+    halves = heldout_halves(samples.timed(), border=samples.border, seed=seed)
+    uses = {
+        t.call: use
+        for half in halves
+        for use, part in zip(("choose", "report"), half, strict=True)
+        for t in part
+    }
     return tuple(
         TimedPoint(
             rows=call.rows,
@@ -160,6 +193,8 @@ def _points(samples: Samples, cost: SideCost) -> tuple[TimedPoint, ...]:
             p50_us=float(p50),
             p90_us=float(p90),
             predicted_us=call_us(cost, np.array(call.rows), call.tokens),
+            use=uses.get(call, "fit"),
+            extrapolated=bool(cost.is_extrapolated(np.array([[call.rows]]), np.array([call.tokens]))[0]),
         )
         for call, (p10, p25, p50, p90) in zip(samples.calls, quantiles, strict=True)
     )

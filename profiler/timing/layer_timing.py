@@ -10,9 +10,10 @@ from placer.errors import BadInputError
 from placer.profiler.fit import call_us
 from placer.profiler.steps import Steps
 from placer.profiler.timing.call import Call, Role, least_tokens
-from placer.profiler.timing.campaign import ESTIMATOR_QUANTILE, Progress, time_campaign
+from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.kernel_profile import KernelProfile
 from placer.profiler.timing.machine import this_machine
+from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.spec import CampaignSpec
 
 ROUNDS, LEAST_ROUNDS = 15, 9

@@ -3,11 +3,13 @@
 import os
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
+from torch import Tensor
 
 from placer.kernels.cores import usable_cores
 from placer.profiler.timing.stopwatch import cuda_event
@@ -25,6 +27,7 @@ _ISA_FLAGS = (
     "amx_int8",
 )
 BANDWIDTH_PASSES = 5
+ARITHMETIC_PASSES, ARITHMETIC_SIDE = 3, 2048
 LEAST_BUFFER_BYTES, LARGEST_BUFFER_BYTES = 1 << 27, 1 << 30
 
 
@@ -35,6 +38,16 @@ class Bandwidth:
     device: str
     threads: int
     bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operations per second, two per multiply-add, of large square products of ``dtype`` by ``threads`` threads."""
+
+    device: str
+    threads: int
+    dtype: str
+    flops: float
 
 
 @dataclass(frozen=True)
@@ -70,29 +83,25 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class CpuSeconds:
-    """Processor seconds since some start: of the whole machine, of this process, and on the wall."""
+class NumaNode:
+    """One memory node: its number, its cores as the system lists them ("0-15,32-47"), its memory."""
 
-    everything: float
-    own: float
-    wall: float
-
-    def others_since(self, before: "CpuSeconds") -> float:
-        """Cores that other programs kept busy between ``before`` and this, on average; never negative."""
-        busy = (self.everything - before.everything) - (self.own - before.own)
-        return max(0.0, busy) / max(self.wall - before.wall, 1e-9)
+    node: int
+    cores: str
+    memory_bytes: int
 
 
-def cpu_seconds() -> CpuSeconds:
-    """Processor seconds so far."""
-    times = psutil.cpu_times()
-    own = psutil.Process().cpu_times()
-    return CpuSeconds(
-        # Neither idle nor waiting for a disk, and time taken by other guests of the host left out.
-        everything=float(times.user + times.system),
-        own=float(own.user + own.system),
-        wall=time.monotonic(),
-    )
+def numa_nodes(folder: Path = _NODE_FOLDER) -> tuple[NumaNode, ...]:
+    """The memory nodes in ``folder``; empty where the system does not tell."""
+    found = []
+    for path in sorted(folder.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
+        try:
+            cores = (path / "cpulist").read_text(encoding="ascii").strip()
+            total = (path / "meminfo").read_text(encoding="ascii").partition("MemTotal:")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        found.append(NumaNode(int(path.name[4:]), cores, int(total) * 1024))
+    return tuple(found)
 
 
 def this_machine() -> Machine:
@@ -103,7 +112,7 @@ def this_machine() -> Machine:
         cpu=model,
         isa=tuple(flag for flag in _ISA_FLAGS if flag in flags),
         usable_cores=usable_cores(),
-        numa_nodes=max(1, len(list(_NODE_FOLDER.glob("node[0-9]*")))),
+        numa_nodes=max(1, len(numa_nodes())),
         last_level_cache_bytes=_last_level_cache_bytes(_CPU_FOLDER),
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available),
@@ -129,6 +138,32 @@ def read_bandwidth_bytes_per_s(threads: int, cache_bytes: int) -> float:
         best = min(best, time.perf_counter() - start)
     torch.set_num_threads(before)
     return buffer.numel() * 4 / best
+
+
+def dense_arithmetic(threads: int) -> tuple[Arithmetic, ...]:
+    """Best of a few products of 2048 × 2048 matrices in bfloat16 and in int8, as torch computes them.
+
+    The faster of the two is what the arithmetic of this machine is held against: INT4 kernels compute in
+    either. Leaves torch's thread count as it was.
+    """
+    side = ARITHMETIC_SIDE
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found = []
+    products: tuple[tuple[str, torch.dtype, Callable[[Tensor, Tensor], Tensor]], ...] = (
+        ("bf16", torch.bfloat16, torch.matmul),
+        ("int8", torch.int8, torch._int_mm),
+    )
+    for name, dtype, product in products:
+        matrix = torch.ones(side, side, dtype=dtype)
+        best = float("inf")
+        for _ in range(ARITHMETIC_PASSES):
+            start = time.perf_counter()
+            product(matrix, matrix)
+            best = min(best, time.perf_counter() - start)
+        found.append(Arithmetic("cpu", threads, name, 2 * side**3 / best))
+    torch.set_num_threads(before)
+    return tuple(found)
 
 
 def gpu_bandwidth() -> Bandwidth:

@@ -12,6 +12,8 @@ ENOUGH_ROUNDS = 15
 """Samples from which a lower quartile is good to a percent or two."""
 MOST_HALVINGS = 2
 """A grid thinned further would say little about many active experts."""
+MOST_DRAWS = 3
+"""Draws of every made-up step where there is time: the error of a fit is only as sure as its steps are many."""
 PRICED_ROWS = 8
 """Rows of the second call that a regime is priced from; the first has one."""
 
@@ -48,8 +50,9 @@ def affordable_calls(
     spec: CampaignSpec, border: int | None, prices: tuple[RegimePrice, ...], seconds: float
 ) -> tuple[tuple[Call, ...], str | None]:
     """The fullest grid of which `ENOUGH_ROUNDS` rounds fit into ``seconds``, and a note if it was thinned."""
-    for halvings in range(MOST_HALVINGS + 1):
-        calls = all_calls(spec, border, halvings)
+    sizes = [*((0, draws) for draws in range(MOST_DRAWS, 1, -1)), *((n, 1) for n in range(MOST_HALVINGS + 1))]
+    for halvings, draws in sizes:
+        calls = all_calls(spec, border, halvings, draws)
         # One round more than the kept ones: the first is discarded.
         if round_seconds(calls, prices) * (min(ENOUGH_ROUNDS, spec.rounds) + 1) <= seconds:
             break
@@ -57,10 +60,10 @@ def affordable_calls(
     return calls, note
 
 
-def all_calls(spec: CampaignSpec, border: int | None, halvings: int) -> tuple[Call, ...]:
+def all_calls(spec: CampaignSpec, border: int | None, halvings: int, draws: int = 1) -> tuple[Call, ...]:
     """Extra calls, grid and made-up steps, without repeats."""
     grid = grid_calls(spec.shape, border, halvings)
-    made_up = zipf_calls(spec.shape, border, spec.seed, halvings)
+    made_up = zipf_calls(spec.shape, border, spec.seed, halvings, draws)
     return tuple(dict.fromkeys((*spec.extra_calls, *grid, *made_up)))
 
 

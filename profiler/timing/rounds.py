@@ -8,12 +8,12 @@ import numpy as np
 
 from placer.errors import BadInputError
 from placer.profiler.timing.call import Call
+from placer.profiler.timing.processor_time import ProcessorTime, processor_time
+from placer.profiler.timing.quiet import anchor_movement
 
 ANCHOR_REPEATS = 8
 """Samples of the anchor call in each round."""
-QUIET_MOVEMENT = 0.05
-"""The anchor's lower quartile moves less than this from round to round on a quiet machine."""
-OVERRUN, LEAST_ROUNDS = 1.5, 3
+OVERRUN, LEAST_ROUNDS = 1.15, 3
 """When other programs slow the rounds beyond their price, even the least rounds give way at this multiple of
 the time; with so few rounds no quartile would be left."""
 EXTENSION = 2
@@ -32,6 +32,8 @@ class Tally:
         One list per round, in the order of ``kept``.
     anchor_us
         One list per round: repeated samples of the anchor call.
+    used
+        Processor time of every round.
     notes
         One sentence for every call or round that gave way.
     """
@@ -39,14 +41,8 @@ class Tally:
     kept: tuple[int, ...]
     times_us: list[list[float]] = field(default_factory=list)
     anchor_us: list[list[float]] = field(default_factory=list)
+    used: list[ProcessorTime] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-def anchor_movement(anchor_us: list[list[float]]) -> float:
-    """How far the anchor's lower quartile moves between rounds: (p90 - p10) / p50 over the rounds."""
-    quartiles = [float(np.quantile(round_us, 0.25)) for round_us in anchor_us]
-    low, middle, high = np.quantile(quartiles, (0.1, 0.5, 0.9))
-    return float((high - low) / middle)
 
 
 def run_rounds(
@@ -57,6 +53,7 @@ def run_rounds(
     rounds: int,
     min_rounds: int,
     essential: frozenset[int] = frozenset(),
+    earlier: Tally | None = None,
     generator: np.random.Generator,
     on_round: Callable[[Tally], None],
     on_progress: Callable[[int, int], None],
@@ -66,7 +63,8 @@ def run_rounds(
 
     A first round is discarded as a sample (first-call allocations) and used as a price list: it visits the
     calls from the cheapest on, and calls that would not fit into ``min_rounds`` rounds before the deadline
-    are dropped, the most expensive first, but none of the indices in ``essential``.
+    are dropped, the most expensive first, but none of the indices in ``essential``. Rounds of an ``earlier``
+    run count, and its calls are kept; they are visited once before the first new round.
 
     Raises
     ------
@@ -74,7 +72,12 @@ def run_rounds(
         When not even the cheapest call fits.
     """
     started = now()
-    tally = Tally(kept=_affordable(calls, time_us, deadline - now(), min_rounds, essential, now))
+    if earlier is None:
+        tally = Tally(kept=_affordable(calls, time_us, deadline - now(), min_rounds, essential, now))
+    else:
+        tally = earlier
+        for index in tally.kept:
+            time_us(calls[index])
     dropped = len(calls) - len(tally.kept)
     if dropped:
         tally.notes.append(f"{dropped} of {len(calls)} calls cost too much for the time and were left out")
@@ -87,14 +90,12 @@ def run_rounds(
     last_round_s = 0.0
     while True:
         done = len(tally.times_us)
-        enough = done >= rounds and (
-            done >= EXTENSION * rounds or anchor_movement(tally.anchor_us) <= QUIET_MOVEMENT
-        )
+        enough = done >= rounds and (done >= EXTENSION * rounds or anchor_movement(tally.anchor_us).quiet)
         late = now() + last_round_s > deadline
         far_over = now() > started + OVERRUN * (deadline - started)
         if enough or (late and done >= min_rounds) or (far_over and done >= LEAST_ROUNDS):
             break
-        began = now()
+        began, used = now(), processor_time()
         times = dict.fromkeys(tally.kept, 0.0)
         anchors: list[float] = []
         # -1 stands for the anchor, spread over the round so that it sees what the calls see.
@@ -107,6 +108,7 @@ def run_rounds(
             on_progress(done * total + position + 1, max(rounds, done + 1) * total)
         tally.times_us.append([times[index] for index in tally.kept])
         tally.anchor_us.append(anchors)
+        tally.used.append(processor_time().since(used))
         last_round_s = now() - began
         on_round(tally)
     if len(tally.times_us) < rounds:

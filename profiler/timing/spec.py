@@ -32,7 +32,7 @@ class CampaignSpec:
     extra_calls
         Calls timed beside the grid and the made-up steps, or, with ``only_extra``, alone.
     only_extra
-        Time ``extra_calls`` alone: no probe of the border, no grid.
+        Time ``extra_calls`` alone, the first of them whatever it costs: no probe of the border, no grid.
     resident_bytes
         Distinct expert weights to keep in memory; None for three times the last-level cache.
     """

@@ -1,7 +1,8 @@
-"""The process that loads a kernel and times it: ``python -m placer.profiler.timing.worker SPEC.json OUT``.
+"""The process that loads a kernel and times it: ``python -m placer.profiler.timing.worker SPEC.json OUT [KEPT]``.
 
 Native code may crash and writes to stdout, so a campaign runs here and reports through lines of JSON appended
-to OUT. Every line has an ``event``; what was written before a crash stays readable.
+to OUT. Every line has an ``event``; what was written before a crash stays readable. KEPT is the journal of an
+earlier run that this one goes on with.
 """
 
 import json
@@ -22,8 +23,9 @@ from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.output_check import check_output
 from placer.profiler.timing.border import Border, probe_border, probe_rows
 from placer.profiler.timing.call import Call, Role, least_tokens, routing
+from placer.profiler.timing.journal import earlier_rounds, read_events
 from placer.profiler.timing.machine import (
-    cpu_seconds,
+    dense_arithmetic,
     gpu_bandwidth,
     read_bandwidth_bytes_per_s,
     this_machine,
@@ -31,6 +33,7 @@ from placer.profiler.timing.machine import (
 from placer.profiler.timing.plan import affordable_calls, all_calls, essential_calls, price_regimes
 from placer.profiler.timing.residency import Residency, choose_residency
 from placer.profiler.timing.rounds import Tally, run_rounds
+from placer.profiler.timing.samples import Event, planned_calls
 from placer.profiler.timing.spec import CampaignSpec
 from placer.profiler.timing.stopwatch import Stopwatch, cuda_graph_stopwatch, wall_clock
 
@@ -65,25 +68,28 @@ class ResultFile:
 
 def main(arguments: list[str]) -> int:
     """Run the campaign of ``SPEC.json`` into ``OUT``; 0 when the last line is the event ``done``."""
-    spec_path, out_path = (Path(argument) for argument in arguments)
+    spec_path, out_path, *kept = (Path(argument) for argument in arguments)
     results = ResultFile(out_path)
     try:
-        _run(CampaignSpec.read(spec_path), results)
+        _run(CampaignSpec.read(spec_path), results, read_events(kept[0]) if kept else [])
     except PlacerError as error:
         results.write("error", kind=type(error).__name__, what=error.what, hint=error.hint)
         return error.exit_code
     return 0
 
 
-def _run(spec: CampaignSpec, results: ResultFile) -> None:
+def _run(spec: CampaignSpec, results: ResultFile, earlier: list[Event]) -> None:
     deadline = time.monotonic() + spec.max_seconds
     machine = this_machine()
     results.write("machine", **asdict(machine))
-    results.progress("bandwidth", 0, 1)
+    results.progress("machine", 0, 1)
     cache_bytes = machine.last_level_cache_bytes if spec.resident_bytes is None else 0
     for threads in sorted({1, spec.threads, machine.usable_cores}):
         speed = read_bandwidth_bytes_per_s(threads, cache_bytes)
         results.write("bandwidth", device="cpu", threads=threads, bytes_per_s=speed)
+    if not spec.only_extra and spec.device == "cpu":
+        for product in dense_arithmetic(spec.threads):
+            results.write("arithmetic", **asdict(product))
     if spec.device == "gpu":
         results.write("bandwidth", **asdict(gpu_bandwidth()))
     backend = _build(spec)
@@ -105,26 +111,33 @@ def _run(spec: CampaignSpec, results: ResultFile) -> None:
         output_error=error,
         note=residency.note,
     )
-    generator = np.random.default_rng(spec.seed)
-    time_us = _sampler(spec, backend, residency.layers, max_tokens, generator)
-    border = Border(None, "one algorithm for all calls, as its source says")
-    if hint is not None and not spec.only_extra:
-        border = _probe(spec, hint, time_us, results)
-    calls, notes = _plan(spec, border.tokens, max_tokens, time_us, deadline - time.monotonic())
-    results.write("plan", border=border.tokens, how=border.how, calls=[asdict(call) for call in calls])
-    before = cpu_seconds()
+    done = earlier_rounds(earlier)
+    generator = np.random.default_rng((spec.seed, len(done.times_us) if done else 0))
+    time_us = sampler(spec, backend, residency.layers, max_tokens, generator)
+    plan = next((event for event in earlier if event["event"] == "plan"), None)
+    if plan is None:
+        border = Border(None, "one algorithm for all calls, as its source says")
+        if hint is not None and not spec.only_extra:
+            border = _probe(spec, hint, time_us, results)
+        calls, notes = _plan(spec, border.tokens, max_tokens, time_us, deadline - time.monotonic())
+        plan = {"border": border.tokens, "how": border.how, "calls": [asdict(call) for call in calls]}
+        results.write("plan", **plan, notes=notes)
+    else:
+        border, calls = Border(plan["border"], plan["how"]), planned_calls(plan)
     tally = run_rounds(
         calls,
         time_us,
         deadline=deadline,
         rounds=spec.rounds,
         min_rounds=spec.min_rounds,
-        essential=frozenset() if spec.only_extra else essential_calls(calls, border.tokens),
+        # Of calls in order of preference the first is timed whatever it costs.
+        essential=frozenset({0}) if spec.only_extra else essential_calls(calls, border.tokens),
+        earlier=done,
         generator=generator,
         on_round=lambda tally: _write_round(tally, results),
         on_progress=lambda done, total: results.progress("timing", done, total),
     )
-    results.write("done", notes=[*notes, *tally.notes], other_cores=cpu_seconds().others_since(before))
+    results.write("done", notes=tally.notes)
 
 
 def _build(spec: CampaignSpec) -> ExpertMLP:
@@ -172,7 +185,7 @@ def _most_tokens(spec: CampaignSpec, hint: int | None) -> int:
     return max(probe, *(call.tokens for call in planned))
 
 
-def _sampler(
+def sampler(
     spec: CampaignSpec, backend: ExpertMLP, layers: int, max_tokens: int, generator: np.random.Generator
 ) -> Callable[[Call], float]:
     """Time of one call on experts and a layer drawn anew."""
@@ -211,6 +224,7 @@ def _write_round(tally: Tally, results: ResultFile) -> None:
         kept=list(tally.kept),
         times_us=tally.times_us[-1],
         anchor_us=tally.anchor_us[-1],
+        used=asdict(tally.used[-1]),
     )
 
 

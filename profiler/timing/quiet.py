@@ -1,0 +1,84 @@
+"""Whether a machine was quiet while calls were timed: three signs, each beyond what chance alone would show."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placer.profiler.timing.processor_time import ProcessorTime
+
+QUIET_MOVEMENT = 0.05
+"""On a quiet machine the same call moves less than this from round to round, beyond its sampling error."""
+FALSE_ALARM = 0.01
+"""How often a machine whose samples do not depend on the round is said to move."""
+SHUFFLES = 400
+"""Random reassignments of samples to rounds; the movement they show is sampling error."""
+QUIET_CORES = 0.25
+"""Other programs that take more than this slow a campaign steadily, which no movement would show."""
+QUIET_STOLEN_SHARE = 0.05
+"""A host that withholds more than this of the processor time slows a campaign by as much."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How far the anchor call moved between rounds, as a share of its time.
+
+    Attributes
+    ----------
+    seen
+        (p90 - p10) / p50 over the rounds' lower quartiles.
+    chance
+        What `FALSE_ALARM` of random reassignments of the samples to rounds exceed.
+    beyond_chance
+        sqrt(seen² - mean square of the reassignments): the part that is no sampling error.
+    """
+
+    seen: float
+    chance: float
+    beyond_chance: float
+
+    @property
+    def quiet(self) -> bool:
+        """Whether this is no more than a quiet machine shows."""
+        return self.seen <= self.chance or self.beyond_chance <= QUIET_MOVEMENT
+
+
+def anchor_movement(anchor_us: ArrayLike) -> Movement:
+    """Movement of samples float [rounds, repeats] of one call.
+
+    A permutation test: the lower quartile of a few samples moves by itself, and by how much is read off the
+    samples, dealt to the rounds at random.
+    """
+    samples = np.asarray(anchor_us, dtype=np.float64)
+    # One seed: the same samples always give the same verdict.
+    shuffled = np.random.default_rng(0).permuted(np.tile(samples.ravel(), (SHUFFLES, 1)), axis=1)
+    by_chance = _spread(shuffled.reshape(SHUFFLES, *samples.shape))
+    seen = float(_spread(samples))
+    return Movement(
+        seen=seen,
+        chance=float(np.quantile(by_chance, 1 - FALSE_ALARM)),
+        beyond_chance=float(np.sqrt(max(0.0, seen**2 - float(np.mean(by_chance**2))))),
+    )
+
+
+def _spread(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(p90 - p10) / p50 of the rounds' lower quartiles: float [...] from [..., rounds, repeats]."""
+    low, middle, high = np.quantile(np.quantile(samples, 0.25, axis=-1), (0.1, 0.5, 0.9), axis=-1)
+    return np.asarray((high - low) / middle)
+
+
+def quiet_warning(movement: Movement, used: ProcessorTime) -> str | None:
+    """A sentence that names every sign that the machine was not quiet, and the cure; None when there is none."""
+    signs, cures = [], []
+    if not movement.quiet:
+        signs.append(f"the same call moved by {movement.seen:.0%} from round to round")
+    if used.other_cores > QUIET_CORES:
+        signs.append(f"other programs kept {used.other_cores:.1f} cores busy")
+        cures.append("close them and repeat")
+    if used.stolen_share > QUIET_STOLEN_SHARE:
+        signs.append(f"the host withheld {used.stolen_share:.0%} of the processor time")
+        cures.append("repeat when its other guests rest")
+    if not signs:
+        return None
+    cure = ", ".join(cures) or "nothing else ran here, so look at clocks or at the host"
+    return f"the machine was not quiet: {' and '.join(signs)}; {cure}"

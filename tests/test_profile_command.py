@@ -1,0 +1,157 @@
+"""`placer profile` on the command line: its options, `merge`, and what other commands refuse of a profile."""
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from profiles import SHAPE, profile
+from tiny_model import tiny_model
+
+from placer.cli import main
+from placer.profiler.profile import read_profile, write_profile
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr with line ends as spaces)."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        code = caught.value.code
+        return code if isinstance(code, int) else 0, captured.out, " ".join(captured.err.split())
+
+    return runner
+
+
+def test_a_profile_with_its_table_and_its_samples(run: Run, tmp_path: Path) -> None:
+    tiny_model(tmp_path / "model")
+    options = ["profile", "--model", tmp_path / "model", "--gpu", "h200", "--cpu-kernel", "torch"]
+    options += ["--threads", 1, "--max-seconds", 5, "--keep-samples", tmp_path / "samples"]
+    output, table = tmp_path / "profile.json", tmp_path / "points.csv"
+    code, out, err = run(*options, "-o", output, "--points", table, "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["cpu"]["report"]["sizes"]
+    assert len(list(csv.DictReader(table.open()))) == len(document["cpu"]["points"])
+    # The same command reads the samples back instead of timing again.
+    code, out, err = run(*options, "-o", output)
+    assert code == 0
+    assert "samples were read from" in err
+    code, _, err = run(*options, "-o", output, "--seed", 1)
+    assert code == 2
+    assert "seed was 0, is now 1" in err
+    # What share of its roofline the kernel reached.
+    code, out, err = run("hardware", "--profile", output, "--json")
+    assert code == 0
+    assert all(call["share"] > 0 for call in json.loads(out)["roofline"]["calls"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--quick", "--max-seconds", 20], "--quick and --max-seconds"),
+        (["--sweep-threads", "--threads", 1], "--sweep-threads looks for a thread count"),
+        (["--points", "profile.json"], "profile.json"),
+        (["--max-seconds", 0], "--max-seconds is 0"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[object], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny_model(tmp_path / "model")
+    (tmp_path / "profile.json").touch()
+    code, _, err = run("profile", "--model", tmp_path / "model", "--gpu", "h200", *options)
+    assert code == 2
+    assert said in err
+
+
+def test_a_profile_needs_a_model(run: Run) -> None:
+    code, _, err = run("profile")
+    assert code == 2
+    assert "add --model DIR" in err
+
+
+def test_merge_writes_one_profile_and_says_where_both_sides_come_from(run: Run, tmp_path: Path) -> None:
+    write_profile(profile(cpu="a server"), tmp_path / "cpu.json")
+    write_profile(profile(cpu="a desk", gpu="rtx-5090"), tmp_path / "gpu.json")
+    merged = tmp_path / "merged.json"
+    code, _, err = run("profile", "merge", tmp_path / "cpu.json", tmp_path / "gpu.json", "-o", merged)
+    assert code == 0
+    assert "CPU profiled 2026-01-01T00:00:00+00:00 on a server" in err
+    assert "GPU profiled 2026-01-01T00:00:00+00:00 on rtx-5090" in err
+    found = read_profile(merged)
+    assert (found.cpu.machine.cpu, found.gpu.name) == ("a server", "rtx-5090")
+
+
+def test_merge_refuses_profiles_that_do_not_belong_together(run: Run, tmp_path: Path) -> None:
+    write_profile(profile(), tmp_path / "cpu.json")
+    write_profile(profile(tp=2), tmp_path / "gpu.json")
+    merged = tmp_path / "merged.json"
+    code, _, err = run("profile", "merge", tmp_path / "cpu.json", tmp_path / "gpu.json", "-o", merged)
+    assert code == 2
+    assert "tp 1 and tp 2" in err
+    code, _, err = run("profile", "merge", tmp_path / "cpu.json", tmp_path / "none.json", "-o", merged)
+    assert code == 2
+    code, _, err = run(
+        "profile", "merge", tmp_path / "cpu.json", tmp_path / "gpu.json", "-o", tmp_path / "cpu.json"
+    )
+    assert code == 2
+    assert not merged.exists()
+
+
+def test_solve_refuses_a_profile_of_other_threads_unless_it_is_forced(run: Run, tmp_path: Path) -> None:
+    tiny_model(tmp_path / "model")
+    write_profile(profile(), tmp_path / "profile.json")
+    options = [
+        "solve",
+        "--model",
+        tmp_path / "model",
+        "--trace",
+        "none",
+        "--profile",
+        tmp_path / "profile.json",
+    ]
+    options += ["--concurrency", 2, "-o", tmp_path / "placement.json"]
+    code, _, err = run(*options, "--threads", 8)
+    assert code == 2
+    assert "the server is to run 8" in err
+    assert not (tmp_path / "placement.json").exists()
+    code, _, err = run(*options, "--cpu-method", "RAWINT4", "--force-profile")
+    assert code == 2
+    assert "the server is to run RAWINT4" in err
+    code, out, _ = run(*options, "--threads", 8, "--force-profile", "--json")
+    assert code == 0
+    document = json.loads(out)
+    # A plan names the threads that it was timed with, and says what was forced.
+    assert document["kt"]["threads"] == 1
+    (forced,) = [note for note in document["notes"] if "forced" in note]
+    assert "made with 1 CPU threads, the server is to run 8; the export keeps 1" in forced
+
+
+def test_solve_takes_another_models_profile_when_it_is_forced(run: Run, tmp_path: Path) -> None:
+    tiny_model(tmp_path / "model")
+    write_profile(profile(replace(SHAPE, expert_intermediate_size=256)), tmp_path / "profile.json")
+    options = [
+        "solve",
+        "--model",
+        tmp_path / "model",
+        "--trace",
+        "none",
+        "--profile",
+        tmp_path / "profile.json",
+    ]
+    options += ["--concurrency", 2, "-o", tmp_path / "placement.json"]
+    assert run(*options)[0] == 2
+    code, _, err = run(*options, "--force-profile")
+    assert code == 0
+    assert "forced: the profile was made for tiny with expert width 256" in err
