@@ -56,6 +56,17 @@ def test_a_finished_campaign_is_read_back_and_not_timed_again(kept: tuple[Path, 
     assert "samples were read from" in again.notes[0]
 
 
+def test_samples_kept_before_outputs_were_checked_are_read_without_an_error(
+    kept: tuple[Path, Samples], tmp_path: Path
+) -> None:
+    assert kept[1].kernel.output_error is not None
+    events = [json.loads(line) for line in (kept[0] / NAME).read_text().splitlines()]
+    for event in events:
+        event.pop("output_error", None)
+    (tmp_path / NAME).write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert time_campaign(SPEC, keep_samples=tmp_path).kernel.output_error is None
+
+
 def test_an_interrupted_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     def interrupt(progress: Progress) -> None:
         if (tmp_path / NAME).exists() and earlier_rounds(read_events(tmp_path / NAME)) is not None:

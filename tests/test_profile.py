@@ -2,19 +2,22 @@
 
 import csv
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from profiles import BYTES_PER_EXPERT, SHAPE, profile
+from rich.console import Console
 from tiny_model import tiny_model
 
+from placer.answer.profile import profile_answer
 from placer.errors import BadInputError
 from placer.model.spec import ModelSpec
 from placer.points import COLUMNS, points_csv
 from placer.profiler.attained import attained
 from placer.profiler.merged_profile import merge_profiles
-from placer.profiler.profile import ProfileUse, check_profile_matches, read_profile, write_profile
+from placer.profiler.profile import Profile, ProfileUse, check_profile_matches, read_profile, write_profile
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,24 @@ def test_what_does_not_match_is_refused_unless_it_is_forced(
 def test_another_method_is_refused_also_when_it_is_forced(model: ModelSpec) -> None:
     with pytest.raises(BadInputError, match="timed torch, the server is to run RAWINT4"):
         check_profile_matches(profile(), model, tp=1, use=ProfileUse(cpu_method="RAWINT4", force=True))
+
+
+def test_the_kernels_error_is_told_and_a_profile_made_before_it_was_known_still_read(tmp_path: Path) -> None:
+    # An expert of 60 kB, off by 1 % (`profiles.samples`).
+    assert "off by 1.0%; an expert takes 0.0572 MiB" in printed(profile())
+    document = profile().document()
+    del document["cpu"]["output_error"]
+    (tmp_path / "earlier.json").write_text(json.dumps(document))
+    earlier = read_profile(tmp_path / "earlier.json")
+    assert earlier.cpu.output_error is None
+    assert "off by" not in printed(earlier)
+
+
+def printed(made: Profile) -> str:
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(profile_answer(made))
+    return capture.get()
 
 
 def test_a_merged_profile_has_the_cpu_of_one_and_the_gpu_of_the_other(tmp_path: Path) -> None:

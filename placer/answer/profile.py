@@ -71,7 +71,7 @@ def _check_lines(cpu: KernelProfile) -> list[str]:
         return []
     return [
         f"  output on random weights off by {cpu.output_error:.1%}; an expert takes "
-        f"{cpu.bytes_per_expert / 2**20:.1f} MiB"
+        f"{cpu.bytes_per_expert / 2**20:.3g} MiB"
     ]
 
 
