@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,33 +13,6 @@ from tiny_model import TINY_CONFIG
 from placer.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(printed: Run) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr); errors are on one line each, not wrapped."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        code, out, err = printed(*arguments)
-        return code, out, err if code == 0 else re.sub(r"\n +(?!do: )", " ", err)
-
-    return runner
-
-
-@pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        code = caught.value.code
-        return code if isinstance(code, int) else 0, captured.out, captured.err
-
-    return runner
 
 
 @pytest.fixture(scope="module")
@@ -707,3 +679,40 @@ def test_answers_fit_a_hundred_columns(job: Path, printed: Run, tmp_path: Path) 
         _, _, err = printed(*arguments)
         # Only a path may be longer.
         assert [line for line in err.splitlines() if len(line) > 100 and str(tmp_path) not in line] == []
+
+
+def test_a_plan_is_explained_pinned_and_drawn_as_a_frontier(job: Path, run: Run, tmp_path: Path) -> None:
+    plan, program = tmp_path / "placement.json", tmp_path / "level.lp"
+    arguments = solve_arguments(job, plan, pin="1=none", write_lp=program)
+    code, _, err = run(*arguments, "--frontier")
+    assert code == 0, err
+    assert "by running requests" in err
+    assert "<- chosen" in err
+    assert "Minimize" in program.read_text()
+    placement = json.loads(plan.read_text())
+    assert placement["hot"].get("1", []) == []
+    assert [point["chosen"] for point in placement["frontier"]].count(True) == 1
+    code, out, _ = run("explain", plan, "--layer", 0, "--json")
+    assert code == 0
+    values = [place["value_us"] for place in json.loads(out)["places"]]
+    assert values == sorted(values, reverse=True)
+    code, _, err = run("explain", plan, "--layer", 0, "--expert", 7)
+    assert code == 0
+    assert "layer 0, expert 7 is" in err
+    code, _, err = run("explain", plan, "--layer", 9)
+    assert code == 2
+    assert "layer 9 is not a MoE layer" in err
+
+
+@pytest.mark.parametrize("pin", ["1", "1=some", "=all", "x=all", "-1=all"])
+def test_a_pin_that_is_none_is_refused(job: Path, run: Run, tmp_path: Path, pin: str) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", pin=pin))
+    assert code == 2
+    assert "is not LAYER=all or LAYER=none" in err
+
+
+@pytest.mark.parametrize("flag", ["--frontier", "--pin=1=all", "--write-lp=level.lp"])
+def test_what_needs_a_trace_says_so(job: Path, run: Run, tmp_path: Path, flag: str) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", trace="none"), flag)
+    assert code == 2
+    assert "needs a trace" in err
