@@ -211,6 +211,7 @@ def drift(
         time_limit_s=time_limit_s,
         seed=seed,
         prefill_from=prefill_from,
+        pins=placement.pins,
     )
     plan = placement.hot_mask()
 

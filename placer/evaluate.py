@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from placer.baselines import BASELINES
+from placer.baselines import BASELINES, around_pins
 from placer.hbm import ServerSettings
 from placer.level_cost import step_costs
 from placer.model.spec import ModelSpec
@@ -92,9 +92,10 @@ def evaluate(
     solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
     hot = placement.hot_mask()
     counts = selection_counts(solving)
+    pins = {model.moe_layers.index(layer): all_hot for layer, all_hot in placement.pins.items()}
     masks: dict[str, Mask] = {
         "plan": hot,
-        **{name: place(counts, int(hot.sum())) for name, place in BASELINES.items()},
+        **{name: around_pins(place, counts, int(hot.sum()), pins) for name, place in BASELINES.items()},
     }
     step_us, coverage, steps = _score(masks, placement, model, reporting, profile, seed)
     domains = {

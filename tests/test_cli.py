@@ -691,6 +691,7 @@ def test_a_plan_is_explained_pinned_and_drawn_as_a_frontier(job: Path, run: Run,
     assert "Minimize" in program.read_text()
     placement = json.loads(plan.read_text())
     assert placement["hot"].get("1", []) == []
+    assert placement["pinned"] == {"1": "none"}
     assert [point["chosen"] for point in placement["frontier"]].count(True) == 1
     code, out, _ = run("explain", plan, "--layer", 0, "--json")
     assert code == 0
