@@ -363,7 +363,7 @@ def test_inspect_says_whether_so_many_hot_experts_fit(job: Path, run: Run) -> No
     # What inspect says without --plan stays as it is.
     assert set(document) - {"plan"} == set(json.loads(run("inspect", "--model", job / "model", "--json")[1]))
     code, _, err = run(*options, "--plan", 8, "--hbm-budget", "2GiB")
-    assert code == 0
+    assert code == 3
     assert err.startswith("does not fit: 8 of 8 experts hot per layer")
     assert "--hbm-budget of at least" in err
 
