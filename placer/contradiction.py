@@ -127,6 +127,8 @@ def _longest(document: "PlacementDocument", request: int) -> Iterator[str]:
 
 def _threads(document: "PlacementDocument") -> Iterator[str]:
     cpu = document.hardware.get("cpu")
+    if isinstance(cpu, Mapping) and cpu.get("method", document.cpu_method) != document.cpu_method:
+        yield f"cpu_method: is {document.cpu_method}, but hardware.cpu.method, which was timed, is {cpu['method']}"
     if document.kt is None or not isinstance(cpu, Mapping):
         return
     for name, ours in (("threads", document.kt.threads), ("numa_nodes", document.kt.subpools)):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -594,7 +595,9 @@ def test_an_export_onto_a_file_says_so(job: Path, run: Run, tmp_path: Path) -> N
     placed = tmp_path / "placement.json"
     assert run(*solve_arguments(job, placed))[0] == 0
     placement = json.loads(placed.read_text())
-    placed.write_text(json.dumps({**placement, "cpu_method": "RAWINT4"}))
+    # As if kt-kernel had been timed.
+    placement["cpu_method"] = placement["hardware"]["cpu"]["method"] = "RAWINT4"
+    placed.write_text(json.dumps(placement))
     code, _, err = run("export", placed, "-o", job / "profile.json")
     assert code == 2
     assert "it is a file" in err
@@ -717,3 +720,66 @@ def test_what_needs_a_trace_says_so(job: Path, run: Run, tmp_path: Path, flag: s
     code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", trace="none"), flag)
     assert code == 2
     assert "needs a trace" in err
+
+
+def test_a_plan_keeps_the_method_that_was_timed(job: Path, run: Run, tmp_path: Path) -> None:
+    placed = tmp_path / "placement.json"
+    assert run(*solve_arguments(job, placed))[0] == 0
+    placement = json.loads(placed.read_text())
+    placed.write_text(json.dumps({**placement, "cpu_method": "AMXINT4"}))
+    code, _, err = run("export", placed, "-o", tmp_path / "server")
+    assert code == 2
+    assert "cpu_method: is AMXINT4, but hardware.cpu.method, which was timed, is torch" in err
+
+
+def test_targets_hold_without_a_trace_too(job: Path, run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "placement.json"
+    code, _, err = run(*solve_arguments(job, output, trace="none", slo_tpot=0.0001))
+    assert code == 3
+    assert "--slo-tpot of 0.0001 ms (best level reaches" in err
+    assert not output.exists()
+    assert run(*solve_arguments(job, output, trace="none", slo_tpot=1000, slo_ttft=100000))[0] == 0
+
+
+def test_enough_host_memory_is_enough(job: Path, run: Run, tmp_path: Path) -> None:
+    arguments = solve_arguments(job, tmp_path / "placement.json", host_memory="1MiB")
+    code, _, err = run(*arguments)
+    assert code == 3
+    enough = re.search(r"at least (\S+GiB) \(--host-memory SIZE\)", err)
+    assert enough is not None, err
+    arguments[arguments.index("1MiB")] = enough.group(1)
+    assert run(*arguments)[0] == 0
+
+
+def test_counts_of_one_run_hold_nothing_out_and_the_verdict_says_so(
+    job: Path, run: Run, tmp_path: Path
+) -> None:
+    counts = np.full((4, 8), 100)
+    counts[:, :4] += 300
+    np.savez(tmp_path / "counts.npz", counts=counts, tokens=1000)
+    trace = tmp_path / "counts.safetensors"
+    assert run("trace", "import", tmp_path / "counts.npz", "--model", job / "model", "-o", trace)[0] == 0
+    code, _, _ = run(*solve_arguments(job, tmp_path / "placement.json", trace=trace, hbm_budget="3.2GiB"))
+    assert code == 0
+    placement = json.loads((tmp_path / "placement.json").read_text())
+    assert any("not split by request" in note for note in placement["notes"])
+    assert placement["hot_total"] > 0
+
+
+def test_the_trace_that_was_solved_on_never_calls_its_own_plan_wrong(
+    job: Path, run: Run, tmp_path: Path
+) -> None:
+    placed = tmp_path / "placement.json"
+    assert run(*solve_arguments(job, placed))[0] == 0
+    options = [
+        "--model",
+        job / "model",
+        "--trace",
+        job / "trace.safetensors",
+        "--profile",
+        job / "profile.json",
+    ]
+    document = json.loads(run("evaluate", placed, *options, "--json")[1])
+    assert document["output_token_us"].keys() == document["step_us"].keys()
+    assert min(document["output_token_us"].values()) > 0
+    assert "not the best" not in document["verdict"]

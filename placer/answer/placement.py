@@ -54,8 +54,8 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     if destination is not None and document.cpu_method == "torch":
         parts.append(
             Text(
-                "next: no runtime runs torch's INT4 kernel, so this plan cannot be exported: profile with "
-                "--cpu-kernel kt for one that can"
+                "next: no runtime runs torch's INT4 kernel, so this plan cannot be exported; a profile with "
+                "--cpu-kernel kt makes one that can, where kt-kernel takes the model's sizes (multiples of 128)"
             )
         )
     elif destination is not None:
