@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from placer.answer.console import command_line, print_answer, print_line
 from placer.answer.visible import visible
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, InfeasibleError, PlacerError
 from placer.output import checked_output
 from placer.profiler.trace.formats import FORMATS, formats_help
 
@@ -182,11 +182,12 @@ def inspect(
         )
     if json_output:
         _print_json(document)
-        return
-    if plan is not None:
+    elif plan is not None:
         _show(memory_plan_answer(document["plan"], experts=spec.experts))
     else:
         _show(model_answer(document))
+    if plan is not None and not document["plan"]["fits"]:
+        raise typer.Exit(InfeasibleError.exit_code)
 
 
 @app.command()

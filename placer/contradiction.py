@@ -46,6 +46,12 @@ def _hot(document: "PlacementDocument") -> Iterator[str]:
             yield f"hot.{layer}: expert {out[0]} is not in 0 to {experts - 1} (model.experts)"
         if len(set(ids)) != len(ids):
             yield f"hot.{layer}: names an expert twice"
+    for layer, place in (document.pinned or {}).items():
+        held = len(document.hot.get(layer, ()))
+        if layer not in layers:
+            yield f"pinned.{layer}: is not one of model.layers"
+        elif held != (experts if place == "all" else 0):
+            yield f"pinned.{layer}: is {place!r}, but hot.{layer} names {held:,} of {experts:,} experts"
     named = sum(len(ids) for ids in document.hot.values())
     if named != document.hot_total:
         yield f"hot_total: is {document.hot_total:,}, but hot names {named:,} experts"
@@ -121,6 +127,8 @@ def _longest(document: "PlacementDocument", request: int) -> Iterator[str]:
 
 def _threads(document: "PlacementDocument") -> Iterator[str]:
     cpu = document.hardware.get("cpu")
+    if isinstance(cpu, Mapping) and cpu.get("method", document.cpu_method) != document.cpu_method:
+        yield f"cpu_method: is {document.cpu_method}, but hardware.cpu.method, which was timed, is {cpu['method']}"
     if document.kt is None or not isinstance(cpu, Mapping):
         return
     for name, ours in (("threads", document.kt.threads), ("numa_nodes", document.kt.subpools)):

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
-from placer.hbm import HbmLedger, ServerSettings
-from placer.level import Level
+from placer.hbm import ServerSettings
 from placer.level_cost import LevelCosts
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
+from placer.planned_level import planned_level, planned_workload
 from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.trace.heldout import LEAST_REQUESTS
@@ -24,7 +24,6 @@ from placer.profiler.trace.trace import CountTrace, Trace
 from placer.replays import EVALUATION_SEED, Replays
 from placer.solve import SPLIT_SHARES, SolveRequest, solve_levels
 from placer.solvers.problem import Mask
-from placer.workload import Workload
 
 WORTH = 0.02
 """Saving of a re-solve, as a share of the time per output token, from which it is worth a restart."""
@@ -203,7 +202,7 @@ def drift(
     of ``second`` alone, and both are scored on its reporting requests. The interval resamples those requests
     (bootstrap, 100 draws). Re-solving is advised when it saves at least ``worth`` and the interval excludes none.
     """
-    level, workload = _level(placement), _workload(placement)
+    level, workload = planned_level(placement), planned_workload(placement)
     request = SolveRequest(
         workload,
         placement.hbm.budget_bytes_per_gpu,
@@ -211,6 +210,7 @@ def drift(
         time_limit_s=time_limit_s,
         seed=seed,
         prefill_from=prefill_from,
+        pins=placement.pins,
     )
     plan = placement.hot_mask()
 
@@ -256,20 +256,6 @@ def drift(
         ),
         no_interval=no_interval,
     )
-
-
-def _level(placement: PlacementDocument) -> Level:
-    """The placement's settings, with room for as many hot experts as it holds."""
-    kv, lines = placement.kv, dict(placement.hbm.ledger)
-    lines["unused"] = lines.get("unused", 0) + lines.pop("hot_experts", 0)
-    settings = ServerSettings(kv.max_running_requests, kv.tokens, kv.chunked_prefill_size, kv.dtype)
-    return Level(settings, HbmLedger(placement.hbm.budget_bytes_per_gpu, lines), placement.hot_total)
-
-
-def _workload(placement: PlacementDocument) -> Workload:
-    """The placement's traffic, without its targets: settings are given here."""
-    planned = placement.workload
-    return Workload(planned.prompt_tokens, planned.output_tokens, planned.concurrency)
 
 
 def _figures(hot: Mask, costs: LevelCosts, trace: Trace) -> PlanFigures:

@@ -5,22 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from placer.baselines import BASELINES
-from placer.hbm import ServerSettings
-from placer.level_cost import step_costs
+from placer.baselines import BASELINES, around_pins
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
+from placer.planned_level import planned_level, planned_workload
 from placer.profiler.profile import Profile, check_profile_matches
-from placer.profiler.replay import replay_decode
-from placer.profiler.steps import Steps
 from placer.profiler.trace.importing import check_trace_matches
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, tokens_where
-from placer.profiler.trace.trace import TokenTrace, Trace
-from placer.sampling import decode_steps
+from placer.profiler.trace.trace import Phase, TokenTrace, Trace
+from placer.replays import EVALUATION_SEED, Replays
 from placer.solve import SPLIT_SHARES
 from placer.solvers.problem import Mask
-from placer.workload import Workload
 
 _STEPS_FACTOR = 4
 """An evaluation replays this many times the steps of a solve: it has only sums to take."""
@@ -40,6 +36,8 @@ class Evaluation:
         where some wait for a slot.
     step_us
         Microseconds by placement name ("plan" and the baselines).
+    output_token_us
+        Microseconds per output token at full load, prompts included, by the same names: what a solve minimises.
     coverage
         Share of selections that hot experts serve, by the same names, and "uniform_null".
     domains
@@ -52,6 +50,7 @@ class Evaluation:
     concurrency: int
     running_requests: int
     step_us: dict[str, float]
+    output_token_us: dict[str, float]
     coverage: dict[str, float]
     verdict: str
     domains: dict[str, dict[str, dict[str, float]]]
@@ -64,6 +63,7 @@ class Evaluation:
             "concurrency": self.concurrency,
             "running_requests": self.running_requests,
             "step_us": self.step_us,
+            "output_token_us": self.output_token_us,
             "coverage": self.coverage,
             "verdict": self.verdict,
             "domains": self.domains,
@@ -92,30 +92,41 @@ def evaluate(
     solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
     hot = placement.hot_mask()
     counts = selection_counts(solving)
+    pins = {model.moe_layers.index(layer): all_hot for layer, all_hot in placement.pins.items()}
     masks: dict[str, Mask] = {
         "plan": hot,
-        **{name: place(counts, int(hot.sum())) for name, place in BASELINES.items()},
+        **{name: around_pins(place, counts, int(hot.sum()), pins) for name, place in BASELINES.items()},
     }
-    step_us, coverage, steps = _score(masks, placement, model, reporting, profile, seed)
-    domains = {
-        name: dict(
-            zip(
-                ("step_us", "coverage"), _score(masks, placement, model, part, profile, seed)[:2], strict=True
-            )
-        )
+    scores = _score(masks, placement, model, reporting, profile, seed)
+    by_domain = {
+        name: _score(masks, placement, model, part, profile, seed)
         for name, part in _by_domain(reporting).items()
     }
     null = float(hot.mean())
     return Evaluation(
-        steps=len(steps.rows),
+        steps=scores.steps,
         concurrency=placement.workload.concurrency,
         running_requests=placement.kv.max_running_requests,
-        step_us=step_us,
-        coverage={**coverage, "uniform_null": null},
-        verdict=_verdict(step_us, coverage, null),
-        domains=domains,
-        notes=(*reporting.header.notes, *((steps.approximate,) if steps.approximate else ())),
+        step_us=scores.step_us,
+        output_token_us=scores.output_token_us,
+        coverage={**scores.coverage, "uniform_null": null},
+        verdict=_verdict(scores.output_token_us, scores.coverage, null),
+        domains={
+            name: {"step_us": each.step_us, "coverage": each.coverage} for name, each in by_domain.items()
+        },
+        notes=tuple(dict.fromkeys((*reporting.header.notes, *scores.notes))),
     )
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Figures by placement name on one part of a trace."""
+
+    steps: int
+    step_us: dict[str, float]
+    output_token_us: dict[str, float]
+    coverage: dict[str, float]
+    notes: tuple[str, ...]
 
 
 def _score(
@@ -125,21 +136,18 @@ def _score(
     trace: Trace,
     profile: Profile,
     seed: int,
-) -> tuple[dict[str, float], dict[str, float], Steps]:
-    running = placement.kv.max_running_requests
-    steps = _STEPS_FACTOR * decode_steps(running)
-    replayed = replay_decode(trace, running, steps, seed=seed + 2)
-    workload = Workload(
-        placement.workload.prompt_tokens, placement.workload.output_tokens, placement.workload.concurrency
-    )
-    settings = ServerSettings(
-        running, placement.kv.tokens, placement.kv.chunked_prefill_size, placement.kv.dtype
-    )
-    costs = step_costs(model, profile.cost_model(), replayed, settings, workload, placement.tp)
+) -> _Scores:
+    workload = planned_workload(placement)
+    replays = Replays(trace, seed + 2 * EVALUATION_SEED, "decode", step_factor=_STEPS_FACTOR)
+    costs = replays.costs(model, profile.cost_model(), planned_level(placement), workload, placement.tp)
     counts = selection_counts(trace)
-    step_us = {name: float(costs.layer_us(mask).sum(axis=1).mean()) for name, mask in masks.items()}
-    coverage = {name: coverage_of_mask(counts, mask) for name, mask in masks.items()}
-    return step_us, coverage, replayed
+    return _Scores(
+        steps=len(costs.decode.hot_us),
+        step_us={name: float(costs.decode.layer_us(mask).sum(axis=1).mean()) for name, mask in masks.items()},
+        output_token_us={name: costs.output_token_us(mask) for name, mask in masks.items()},
+        coverage={name: coverage_of_mask(counts, mask) for name, mask in masks.items()},
+        notes=replays.notes(),
+    )
 
 
 def _by_domain(trace: Trace) -> dict[str, Trace]:
@@ -148,15 +156,15 @@ def _by_domain(trace: Trace) -> dict[str, Trace]:
         return {}
     return {
         trace.header.domains[int(domain)]: tokens_where(trace, trace.domain == domain)
-        for domain in np.unique(trace.domain)
+        for domain in np.unique(trace.domain[trace.phase == Phase.DECODE])
         if domain >= 0
     }
 
 
-def _verdict(step_us: dict[str, float], coverage: dict[str, float], null: float) -> str:
-    best = min((name for name in step_us if name != "plan"), key=lambda name: step_us[name])
-    against_best = step_us[best] / step_us["plan"]
-    against_default = step_us["uniform"] / step_us["plan"]
+def _verdict(output_token_us: dict[str, float], coverage: dict[str, float], null: float) -> str:
+    best = min((name for name in output_token_us if name != "plan"), key=lambda name: output_token_us[name])
+    against_best = output_token_us[best] / output_token_us["plan"]
+    against_default = output_token_us["uniform"] / output_token_us["plan"]
     served = f"the plan's hot experts serve {coverage['plan']:.1%} of the selections ({null:.1%} by chance)"
     if null in (0.0, 1.0):
         held = "every expert" if null else "no expert"
@@ -167,10 +175,11 @@ def _verdict(step_us: dict[str, float], coverage: dict[str, float], null: float)
         )
     if against_best < 1.0 - _WORTH:
         return (
-            f"the plan is not made for this trace: {served}, and '{best}' recorded on it takes "
-            f"{against_best:.2f} times the plan's time in MoE layers; solve again on this trace"
+            f"the plan is not the best on this trace: {served}, and '{best}' ranked on it takes "
+            f"{against_best:.2f} times the plan's time per output token; 'placer trace compare' says whether "
+            "solving again pays"
         )
     return (
-        f"the plan holds: {served}; in MoE layers the runtime's default takes {against_default:.2f} times the "
+        f"the plan holds: {served}; per output token the runtime's default takes {against_default:.2f} times the "
         f"plan's time, the best baseline ('{best}') {against_best:.3f} times"
     )

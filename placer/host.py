@@ -1,10 +1,11 @@
 """The host-memory ledger of kt-kernel: every expert is held in host memory, hot ones too."""
 
+import math
 from dataclasses import dataclass
 
 from placer.errors import InfeasibleError
 from placer.model.spec import ModelSpec
-from placer.units import gib
+from placer.units import GIB, gib
 
 CPU_FORMATS = {
     "RAWINT4": "rawint4",
@@ -59,8 +60,9 @@ def check_host_memory(host: HostLedger, memory_bytes: int | None) -> None:
     """Raise InfeasibleError when ``host`` needs more than ``memory_bytes``; None is not checked."""
     if memory_bytes is not None and host.total_bytes > memory_bytes:
         line = max(host.lines, key=lambda name: host.lines[name])
+        enough = math.ceil(host.total_bytes / GIB * 100) / 100
         raise InfeasibleError(
             f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
             f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
-            f"plan for a server with at least {gib(host.total_bytes)} (--host-memory SIZE)",
+            f"plan for a server with at least {enough:.2f}GiB (--host-memory SIZE)",
         )

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,7 @@ class PlacementDocument(Section):
     trace: TraceSection | None = None
     sensitivity: SensitivitySection | None = None
     frontier: tuple[FrontierSection, ...] | None = None
+    pinned: dict[str, Literal["all", "none"]] | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 
@@ -111,6 +112,11 @@ class PlacementDocument(Section):
                 raise ValueError(
                     f"sensitivity.value_us.{layer}: has {len(each)} entries for {self.model.experts} experts"
                 )
+
+    @property
+    def pins(self) -> dict[int, bool]:
+        """Layers that were fixed by hand: whether all of a layer's experts are hot."""
+        return {int(layer): place == "all" for layer, place in (self.pinned or {}).items()}
 
     @property
     def total_experts(self) -> int:

@@ -175,6 +175,10 @@ def placement_document(
     ):
         if value is None:
             null_reasons[path] = "no target was given"
+    if request.pins:
+        document["pinned"] = {
+            str(layer): "all" if all_hot else "none" for layer, all_hot in request.pins.items()
+        }
     if solved.frontier:
         document["frontier"] = _frontier(solved, null_reasons)
     if trace is None:

@@ -18,7 +18,7 @@ from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
-from placer.profiler.trace.split import split_requests
+from placer.profiler.trace.split import split_requests, splits_by_request
 from placer.profiler.trace.trace import Trace
 from placer.replays import EVALUATION_SEED, Replays
 from placer.sampling import expected_expert_us, sampling_correction
@@ -27,6 +27,7 @@ from placer.solvers.ilp import solve_ilp, write_lp
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
 from placer.solvers.structured import solve_structured
+from placer.targets import has_targets, meets_targets, targets_missed
 from placer.workload import Workload
 
 SPLIT_SHARES = (0.5, 0.2, 0.3)
@@ -175,6 +176,8 @@ class Solved:
         What every expert's place and the budget are worth at the placement; None without a trace.
     frontier
         One point per number of running requests, if it was asked for.
+    held_out
+        Whether the reporting requests are others than the solving ones; counts of one run can only be dealt out.
     """
 
     level: Level
@@ -198,6 +201,7 @@ class Solved:
     notes: tuple[str, ...]
     sensitivity: Sensitivity | None = None
     frontier: tuple[FrontierPoint, ...] = ()
+    held_out: bool = True
 
 
 def solve(
@@ -313,7 +317,7 @@ def solve_levels(
         )
 
     predictions = {name: figures(best.level, mask) for name, mask in masks.items()}
-    notes = [*trace.header.notes, *report.notes()]
+    notes = [*reporting.header.notes, *report.notes()]
     if request.prefill_from == "none":
         notes.append(
             "prompts are left out (--prefill-from none): tokens/s counts them as free, TTFT is unknown"
@@ -354,6 +358,7 @@ def solve_levels(
         extrapolated_share=report_costs.decode.extrapolated_share,
         notes=tuple(dict.fromkeys(notes)),
         sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
+        held_out=splits_by_request(trace, len(SPLIT_SHARES)),
         frontier=_frontier(best, tried, bounds, figures) if request.frontier else (),
     )
 
@@ -522,36 +527,18 @@ def _first_within_targets(
         When none does: names the target and the best that any level reaches.
     """
     workload = request.workload
-    if workload.slo_tpot_ms is None and workload.slo_ttft_ms is None:
+    if not has_targets(workload):
         return tried[0]
     counts = selection_counts(choosing)
-    tpot: list[float] = []
-    ttft: list[float] = []
+    predictions = []
     for entry in tried:
         costs = choice.costs(model, cost, entry.level, workload, request.tp)
         cold_share = 1.0 - coverage_of_mask(counts, entry.hot)
         figures = predict(costs, entry.hot, cold_share, entry.level.settings, workload, request.seed)
-        tpot.append(figures.tpot_ms_p95)
-        ttft.append(np.inf if figures.ttft_ms_p95 is None else figures.ttft_ms_p95)
-        meets_tpot = workload.slo_tpot_ms is None or tpot[-1] <= workload.slo_tpot_ms
-        meets_ttft = workload.slo_ttft_ms is None or ttft[-1] <= workload.slo_ttft_ms
-        if meets_tpot and meets_ttft:
+        if meets_targets(workload, figures):
             return entry
-    missed = []
-    for name, target, reached in (
-        ("--slo-tpot", workload.slo_tpot_ms, min(tpot)),
-        ("--slo-ttft", workload.slo_ttft_ms, min(ttft)),
-    ):
-        if target is not None and np.isinf(reached):
-            missed.append(f"{name} of {target:g} ms (not predicted where prompts are left out)")
-        elif target is not None and reached > target:
-            missed.append(f"{name} of {target:g} ms (best level reaches {reached:,.1f} ms at p95)")
-    if not missed:
-        missed.append("both latency targets at once (each alone is reached by some level)")
-    raise InfeasibleError(
-        "no level meets " + " and ".join(missed),
-        "relax the target, lower --concurrency, or give more HBM",
-    )
+        predictions.append(figures)
+    raise targets_missed(workload, predictions)
 
 
 def _fastest(masks: dict[str, Mask], costs: LevelCosts) -> str:

@@ -14,6 +14,7 @@ from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.sampling import decode_steps, prefill_steps
 from placer.solve import Solved, SolveRequest
 from placer.solvers.problem import Mask
+from placer.targets import meets_targets, targets_missed
 
 _REQUESTS = 64
 _REQUEST_TOKENS = 128
@@ -59,7 +60,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
     Raises
     ------
     InfeasibleError
-        When nothing fits the budget.
+        When nothing fits the budget, or no level meets the latency targets.
     """
     started = time.monotonic()
     workload, L = request.workload, len(model.moe_layers)
@@ -78,7 +79,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         device_bytes=request.device_bytes,
     )
     trace = uniform_trace(model, request.seed)
-    best = None
+    found = []
     for level in grid:
         settings = level.settings
         chunk = min(settings.chunk_tokens, workload.prompt_tokens)
@@ -93,15 +94,20 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
             request.tp,
         )
         most = level.room_experts // L
-        for per_layer in sorted(set(np.linspace(0, most, _COUNTS_TRIED).astype(int).tolist())):
-            time_us = costs.output_token_us(first_experts(model, per_layer))
-            if best is None or time_us < best[0]:
-                best = (time_us, level, per_layer, costs)
-    assert best is not None  # levels() raises when its grid is empty
-    _, level, per_layer, costs = best
-    hot = first_experts(model, per_layer)
-    cold_share = 1.0 - per_layer / model.experts
-    figures = predict(costs, hot, cold_share, level.settings, workload, request.seed)
+        tried = sorted(set(np.linspace(0, most, _COUNTS_TRIED).astype(int).tolist()))
+        times_us = [costs.output_token_us(first_experts(model, per_layer)) for per_layer in tried]
+        fastest = int(np.argmin(times_us))
+        found.append((times_us[fastest], level, tried[fastest], costs))
+    missed = []
+    for _, level, per_layer, costs in sorted(found, key=lambda entry: entry[0]):
+        hot = first_experts(model, per_layer)
+        cold_share = 1.0 - per_layer / model.experts
+        figures = predict(costs, hot, cold_share, level.settings, workload, request.seed)
+        if meets_targets(workload, figures):
+            break
+        missed.append(figures)
+    else:
+        raise targets_missed(workload, missed)
     return Solved(
         level=level,
         hot=hot,

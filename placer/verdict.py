@@ -11,14 +11,21 @@ def placement_verdict(solved: Solved) -> str:
     if solved.coverage is None:
         return "unknown: no trace was given, so which experts are hot could not be judged"
     times = solved.baselines["uniform"].decode_step_ms / solved.prediction.decode_step_ms
-    served = (
-        f"hot experts serve {solved.coverage:.1%} of held-out selections, {solved.uniform_null:.1%} by chance"
-    )
+    what = "held-out selections" if solved.held_out else "the same run's selections (nothing was held out)"
+    served = f"hot experts serve {solved.coverage:.1%} of {what}, {solved.uniform_null:.1%} by chance"
     if solved.hot.all():
-        return "every expert fits on the GPU: placement has nothing to decide"
+        return (
+            "every expert fits on the GPU: placement has nothing to decide, and the runtime needs no CPU experts "
+            "(start it without its --kt flags)"
+        )
     if times < 1.0 + _WORTH:
         return (
             f"static placement will not help here: {served}, and the decode step is within {_WORTH:.0%} of the "
             "runtime's default"
+        )
+    if not solved.held_out:
+        return (
+            f"unknown on other traffic: {served}; on this run the runtime's default takes {times:.2f} times as long "
+            "per decode step; record requests or several windows to know"
         )
     return f"static placement helps: {served}; the runtime's default takes {times:.2f} times as long per decode step"

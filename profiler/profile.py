@@ -153,6 +153,7 @@ class Profile:
                 "numa_nodes": self.cpu.numa_nodes,
                 "memory_bytes": self.cpu.machine.memory_bytes,
                 "kernel": self.cpu.variant,
+                "method": self.cpu.method,
                 "heldout_mape": self.heldout_error.mape,
                 "provenance": "measured",
             },

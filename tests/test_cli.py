@@ -16,33 +16,6 @@ from placer.cli import main
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(printed: Run) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr); errors are on one line each, not wrapped."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        code, out, err = printed(*arguments)
-        return code, out, err if code == 0 else re.sub(r"\n +(?!do: )", " ", err)
-
-    return runner
-
-
-@pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        code = caught.value.code
-        return code if isinstance(code, int) else 0, captured.out, captured.err
-
-    return runner
-
-
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the tiny model, a trace, and a profile timed on this machine with torch's kernel."""
@@ -391,7 +364,7 @@ def test_inspect_says_whether_so_many_hot_experts_fit(job: Path, run: Run) -> No
     # What inspect says without --plan stays as it is.
     assert set(document) - {"plan"} == set(json.loads(run("inspect", "--model", job / "model", "--json")[1]))
     code, _, err = run(*options, "--plan", 8, "--hbm-budget", "2GiB")
-    assert code == 0
+    assert code == 3
     assert err.startswith("does not fit: 8 of 8 experts hot per layer")
     assert "--hbm-budget of at least" in err
 
@@ -622,7 +595,9 @@ def test_an_export_onto_a_file_says_so(job: Path, run: Run, tmp_path: Path) -> N
     placed = tmp_path / "placement.json"
     assert run(*solve_arguments(job, placed))[0] == 0
     placement = json.loads(placed.read_text())
-    placed.write_text(json.dumps({**placement, "cpu_method": "RAWINT4"}))
+    # As if kt-kernel had been timed.
+    placement["cpu_method"] = placement["hardware"]["cpu"]["method"] = "RAWINT4"
+    placed.write_text(json.dumps(placement))
     code, _, err = run("export", placed, "-o", job / "profile.json")
     assert code == 2
     assert "it is a file" in err
@@ -707,3 +682,104 @@ def test_answers_fit_a_hundred_columns(job: Path, printed: Run, tmp_path: Path) 
         _, _, err = printed(*arguments)
         # Only a path may be longer.
         assert [line for line in err.splitlines() if len(line) > 100 and str(tmp_path) not in line] == []
+
+
+def test_a_plan_is_explained_pinned_and_drawn_as_a_frontier(job: Path, run: Run, tmp_path: Path) -> None:
+    plan, program = tmp_path / "placement.json", tmp_path / "level.lp"
+    arguments = solve_arguments(job, plan, pin="1=none", write_lp=program)
+    code, _, err = run(*arguments, "--frontier")
+    assert code == 0, err
+    assert "by running requests" in err
+    assert "<- chosen" in err
+    assert "Minimize" in program.read_text()
+    placement = json.loads(plan.read_text())
+    assert placement["hot"].get("1", []) == []
+    assert placement["pinned"] == {"1": "none"}
+    assert [point["chosen"] for point in placement["frontier"]].count(True) == 1
+    code, out, _ = run("explain", plan, "--layer", 0, "--json")
+    assert code == 0
+    values = [place["value_us"] for place in json.loads(out)["places"]]
+    assert values == sorted(values, reverse=True)
+    code, _, err = run("explain", plan, "--layer", 0, "--expert", 7)
+    assert code == 0
+    assert "layer 0, expert 7 is" in err
+    code, _, err = run("explain", plan, "--layer", 9)
+    assert code == 2
+    assert "layer 9 is not a MoE layer" in err
+
+
+@pytest.mark.parametrize("pin", ["1", "1=some", "=all", "x=all", "-1=all"])
+def test_a_pin_that_is_none_is_refused(job: Path, run: Run, tmp_path: Path, pin: str) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", pin=pin))
+    assert code == 2
+    assert "is not LAYER=all or LAYER=none" in err
+
+
+@pytest.mark.parametrize("flag", ["--frontier", "--pin=1=all", "--write-lp=level.lp"])
+def test_what_needs_a_trace_says_so(job: Path, run: Run, tmp_path: Path, flag: str) -> None:
+    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", trace="none"), flag)
+    assert code == 2
+    assert "needs a trace" in err
+
+
+def test_a_plan_keeps_the_method_that_was_timed(job: Path, run: Run, tmp_path: Path) -> None:
+    placed = tmp_path / "placement.json"
+    assert run(*solve_arguments(job, placed))[0] == 0
+    placement = json.loads(placed.read_text())
+    placed.write_text(json.dumps({**placement, "cpu_method": "AMXINT4"}))
+    code, _, err = run("export", placed, "-o", tmp_path / "server")
+    assert code == 2
+    assert "cpu_method: is AMXINT4, but hardware.cpu.method, which was timed, is torch" in err
+
+
+def test_targets_hold_without_a_trace_too(job: Path, run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "placement.json"
+    code, _, err = run(*solve_arguments(job, output, trace="none", slo_tpot=0.0001))
+    assert code == 3
+    assert "--slo-tpot of 0.0001 ms (best level reaches" in err
+    assert not output.exists()
+    assert run(*solve_arguments(job, output, trace="none", slo_tpot=1000, slo_ttft=100000))[0] == 0
+
+
+def test_enough_host_memory_is_enough(job: Path, run: Run, tmp_path: Path) -> None:
+    arguments = solve_arguments(job, tmp_path / "placement.json", host_memory="1MiB")
+    code, _, err = run(*arguments)
+    assert code == 3
+    enough = re.search(r"at least (\S+GiB) \(--host-memory SIZE\)", err)
+    assert enough is not None, err
+    arguments[arguments.index("1MiB")] = enough.group(1)
+    assert run(*arguments)[0] == 0
+
+
+def test_counts_of_one_run_hold_nothing_out_and_the_verdict_says_so(
+    job: Path, run: Run, tmp_path: Path
+) -> None:
+    counts = np.full((4, 8), 100)
+    counts[:, :4] += 300
+    np.savez(tmp_path / "counts.npz", counts=counts, tokens=1000)
+    trace = tmp_path / "counts.safetensors"
+    assert run("trace", "import", tmp_path / "counts.npz", "--model", job / "model", "-o", trace)[0] == 0
+    code, _, _ = run(*solve_arguments(job, tmp_path / "placement.json", trace=trace, hbm_budget="3.2GiB"))
+    assert code == 0
+    placement = json.loads((tmp_path / "placement.json").read_text())
+    assert any("not split by request" in note for note in placement["notes"])
+    assert placement["hot_total"] > 0
+
+
+def test_the_trace_that_was_solved_on_never_calls_its_own_plan_wrong(
+    job: Path, run: Run, tmp_path: Path
+) -> None:
+    placed = tmp_path / "placement.json"
+    assert run(*solve_arguments(job, placed))[0] == 0
+    options = [
+        "--model",
+        job / "model",
+        "--trace",
+        job / "trace.safetensors",
+        "--profile",
+        job / "profile.json",
+    ]
+    document = json.loads(run("evaluate", placed, *options, "--json")[1])
+    assert document["output_token_us"].keys() == document["step_us"].keys()
+    assert min(document["output_token_us"].values()) > 0
+    assert "not the best" not in document["verdict"]

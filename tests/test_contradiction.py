@@ -212,3 +212,24 @@ def test_any_changed_number_is_refused_or_harmless(
     # As many hot experts of every layer as before.
     assert np.array_equal(after.hot_mask().sum(axis=1), before.hot_mask().sum(axis=1))
     assert after.hbm.ledger == before.hbm.ledger
+
+
+@pytest.mark.parametrize(
+    ("pinned", "said"),
+    [
+        ({"0": "all"}, "pinned.0: is 'all', but hot.0 names 3 of 8 experts"),
+        ({"0": "none"}, "pinned.0: is 'none', but hot.0 names 3 of 8 experts"),
+        ({"4": "none"}, "pinned.4: is not one of model.layers"),
+        ({"1": "none"}, None),
+    ],
+)
+def test_a_pinned_layer_is_as_it_is_pinned(
+    documents: dict[str, dict[str, Any]], tmp_path: Path, pinned: dict[str, str], said: str | None
+) -> None:
+    document = {**documents["tiny"], "pinned": pinned}
+    if said is None:
+        assert read(tmp_path, document).pins == {1: False}
+    else:
+        with pytest.raises(BadInputError) as caught:
+            read(tmp_path, document)
+        assert said in caught.value.what

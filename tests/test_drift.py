@@ -81,6 +81,26 @@ def test_the_same_traffic_keeps_its_plan(tiny: ModelSpec) -> None:
     assert found.moved_experts == 0
 
 
+def test_a_layer_that_was_pinned_stays_pinned_in_the_re_solve(tiny: ModelSpec) -> None:
+    """Layers 1 to 3 may move their two hot experts, layer 0 stays all cold: 40 + 240 + 3 · 20 µs."""
+    document = plan(tiny, [0, 1]).model_dump(by_alias=True)
+    document |= {"pinned": {"0": "none"}, "hot_total": 6}
+    document["hot"]["0"] = ()
+    found = drift(
+        PlacementDocument.model_validate(document),
+        tiny,
+        tiny_cost(),
+        traffic(tiny, [(0, 1)] * 40),
+        traffic(tiny, [(6, 7)] * 40),
+        worth=0.02,
+        prefill_from="none",
+        time_limit_s=5.0,
+        seed=0,
+    )
+    assert found.moved_experts == 6
+    assert found.resolved.decode_step_ms == pytest.approx((40 + 240 + 3 * 20) / 1e3, rel=1e-4)
+
+
 @pytest.mark.parametrize("hot", [[], list(range(8))])
 def test_a_plan_without_a_choice_is_kept(tiny: ModelSpec, hot: list[int]) -> None:
     found = drifted(tiny, hot, traffic(tiny, [(0, 1)] * 40), traffic(tiny, [(6, 7)] * 40))

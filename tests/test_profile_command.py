@@ -10,26 +10,9 @@ import pytest
 from profiles import SHAPE, profile
 from tiny_model import tiny_model
 
-from placer.cli import main
 from placer.profiler.profile import read_profile, write_profile
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr with line ends as spaces)."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        code = caught.value.code
-        return code if isinstance(code, int) else 0, captured.out, " ".join(captured.err.split())
-
-    return runner
 
 
 def test_a_profile_with_its_table_and_its_samples(run: Run, tmp_path: Path) -> None:

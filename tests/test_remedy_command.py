@@ -29,8 +29,9 @@ def planned(options: Mapping[str, str]) -> dict[str, Any] | None:
     result = CliRunner().invoke(app, ["inspect", "--json", *arguments])
     if isinstance(result.exception, BadInputError):
         return None
-    assert result.exception is None
-    return dict(json.loads(result.stdout)["plan"])
+    plan = dict(json.loads(result.stdout)["plan"])
+    assert result.exit_code == (0 if plan["fits"] else 3)
+    return plan
 
 
 def followed(options: Mapping[str, str], advice: str) -> dict[str, str]:

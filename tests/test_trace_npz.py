@@ -253,3 +253,12 @@ def test_count_files_are_read_whole() -> None:
     olmoe = import_trace(SHARED_DATA / "traces" / "olmoe_request_counts.npz")
     assert isinstance(olmoe, CountTrace)
     assert (olmoe.counts.shape, olmoe.tokens) == ((1024, 16, 64), 88_098)
+
+
+def test_counts_that_miss_most_selections_are_noted(tmp_path: Path) -> None:
+    """A thousand tokens of top 2 make 2,000 selections in a layer; 640 were counted."""
+    path = saved(tmp_path / "c", counts=np.full((2, 64), 10), tokens=1000, top_k=2)
+    trace = import_npz(path, KnownModel())
+    assert any("640 of the 2,000 selections that 1,000 tokens make" in note for note in trace.header.notes)
+    whole = import_npz(saved(tmp_path / "w", counts=np.full((2, 4), 5), tokens=10, top_k=2), KnownModel())
+    assert not any("selections that" in note for note in whole.header.notes)

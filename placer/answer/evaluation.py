@@ -13,11 +13,16 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     """What `placer evaluate` prints."""
     evaluation = all_visible(evaluation)
     table = Table(box=None, pad_edge=False)
-    for header in ("placement", "MoE time of a decode step", "coverage"):
+    for header in ("placement", "MoE time of a decode step", "time per output token", "coverage"):
         table.add_column(header, justify="left" if header == "placement" else "right")
     for name, time_us in evaluation.step_us.items():
-        table.add_row(name, f"{figure(time_us / 1e3, 3)} ms", f"{evaluation.coverage[name]:.1%}")
-    table.add_row("uniform null", "", f"{evaluation.coverage['uniform_null']:.1%}")
+        table.add_row(
+            name,
+            f"{figure(time_us / 1e3, 3)} ms",
+            f"{figure(evaluation.output_token_us[name] / 1e3, 3)} ms",
+            f"{evaluation.coverage[name]:.1%}",
+        )
+    table.add_row("uniform null", "", "", f"{evaluation.coverage['uniform_null']:.1%}")
     steps = Text(
         f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
         f"({evaluation.concurrency:,} clients)",

@@ -18,7 +18,11 @@ def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
     parts: list[RenderableType] = [Text(_verdict(plan, experts), style="bold")]
     for remedy in plan["remedies"]:
         parts.append(Text(f"  would fit: {remedy['advice']}"))
-    parts += [Text(""), _ledger(plan), Text(""), Text(_runtime_lines(plan)), Text(_host_line(plan))]
+    parts += [Text(""), _ledger(plan), Text("")]
+    # Flags of a plan that does not fit would only be copied.
+    if plan["binding_line"] is None:
+        parts.append(Text(_runtime_lines(plan)))
+    parts.append(Text(_host_line(plan)))
     parts += [Text(f"note: {note}", style="dim") for note in plan["notes"]]
     return Group(*parts)
 

@@ -54,8 +54,8 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     if destination is not None and document.cpu_method == "torch":
         parts.append(
             Text(
-                "next: no runtime runs torch's INT4 kernel, so this plan cannot be exported: profile with "
-                "--cpu-kernel kt for one that can"
+                "next: no runtime runs torch's INT4 kernel, so this plan cannot be exported; a profile with "
+                "--cpu-kernel kt makes one that can, where kt-kernel takes the model's sizes (multiples of 128)"
             )
         )
     elif destination is not None:
@@ -146,12 +146,13 @@ def _baseline_table(document: PlacementDocument) -> Table:
     plan = document.predicted
     rows: list[tuple[str, Any]] = [("this plan", plan), *document.baselines.items()]
     for name, figures in rows:
-        slower = figures.decode_step_ms / plan.decode_step_ms - 1.0
+        rate = figures.output_tokens_per_s
+        slower = plan.output_tokens_per_s / rate - 1.0 if rate else 0.0
         table.add_row(
             name,
             f"{figure(figures.decode_step_ms, 2)} ms",
             figure(figures.output_tokens_per_s, 1),
-            "" if name == "this plan" else signed_percent(slower),
+            "" if name == "this plan" or not rate else signed_percent(slower),
             f"{figures.cold_share:.1%}",
         )
     return table

@@ -30,7 +30,7 @@ def render_readme(
     subpools = 1 if kt is None else kt.subpools
     hot = {layer: len(placement.hot.get(str(layer), ())) for layer in model.layers}
     parts = [
-        f"# {model.name} on {RUNTIME}",
+        f"# {_one_line(model.name)} on {RUNTIME}",
         "",
         f"{placement.hot_total:,} of {placement.total_experts:,} experts on the GPU and "
         f"{placement.kv.tokens:,} KV tokens ({placement.kv.dtype}), within "
@@ -90,6 +90,11 @@ def render_readme(
     return "\n".join(parts) + "\n"
 
 
+def _one_line(text: str) -> str:
+    """A name from a file, without what would end a heading or move a terminal's cursor."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def _cure(placement: PlacementDocument) -> str:
     """What to do when the pool came out too small; a larger fraction costs nothing, as the tokens are capped."""
     if placement.hbm.device_bytes is None or not placement.hbm.is_complete:
@@ -98,10 +103,10 @@ def _cure(placement: PlacementDocument) -> str:
         HbmLedger(placement.hbm.budget_bytes_per_gpu, placement.hbm.ledger),
         device_bytes=placement.hbm.device_bytes,
     )
-    return (
-        f"raise `--mem-fraction-static`, to {int(most * 1000) / 1000:g} at most, or solve again with a smaller "
-        "budget"
-    )
+    at_most = int(most * 1000) / 1000
+    if placement.mem_fraction_static is not None and at_most <= placement.mem_fraction_static:
+        return "solve again with a smaller budget: `--mem-fraction-static` is as large as the plan allows"
+    return f"raise `--mem-fraction-static`, to {at_most:g} at most, or solve again with a smaller budget"
 
 
 _PATHS = ("model-path", "kt-weight-path")

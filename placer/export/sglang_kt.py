@@ -151,7 +151,7 @@ def _checked_layout(placement: PlacementDocument, config: dict[str, Any]) -> KtL
     if placement.cpu_method == "torch":
         raise BadInputError(
             f"the plan was timed with torch's CPU kernel, which {RUNTIME} does not run",
-            "profile again with --cpu-kernel kt and solve with that profile",
+            "profile with --cpu-kernel kt, which takes sizes that are multiples of 128, and solve again",
         )
     layout = kt_layout(config)
     model, text = placement.model, unwrapped(config)

@@ -100,12 +100,19 @@ def _counts(arrays: dict[str, NDArray[Any]], model: KnownModel, path: Path) -> C
                 "save one number per window",
             )
         window_tokens = tokens.astype(np.int64).reshape(-1)
+    top_k = model.top_k or _top_k(selections, window_tokens, path)
+    made, counted = int(window_tokens.sum()) * top_k, int(selections.sum())
+    if counted < made - top_k * len(windows):
+        notes = (
+            *notes,
+            f"layers count {counted:,} of the {made:,} selections that {made // top_k:,} tokens make",
+        )
     return CountTrace(
         header=TraceHeader(
             model=model.name or path.stem,
             layers=moe.layers,
             experts=E,
-            top_k=model.top_k or _top_k(selections, window_tokens, path),
+            top_k=top_k,
             source=f"{path.name}: counts per layer and expert",
             notes=(*notes, *moe.notes),
         ),

@@ -35,7 +35,7 @@ def split_requests(
     portions = portions / portions.sum()
     random = np.random.default_rng(seed)
     if isinstance(trace, CountTrace):
-        if len(trace.counts) < portions.size:
+        if not splits_by_request(trace, portions.size):
             return _dealt(trace, portions, random)
         part = _assigned(np.zeros(len(trace.counts), dtype=np.int64), portions, random)
         return tuple(
@@ -54,6 +54,11 @@ def split_requests(
     part = _assigned(2 * domain.astype(np.int64) + decodes, portions, random)
     of_token = np.repeat(part, lengths)
     return tuple(tokens_where(trace, of_token == one) for one in range(portions.size))
+
+
+def splits_by_request(trace: Trace, parts: int) -> bool:
+    """Whether `split_requests` into so many parts keeps requests (windows) apart, or deals out one run's counts."""
+    return not isinstance(trace, CountTrace) or len(trace.counts) >= parts
 
 
 def tokens_where(trace: TokenTrace, chosen: NDArray[np.bool_]) -> TokenTrace:

@@ -1,0 +1,20 @@
+"""What a placement was planned at, read back: its level of server settings, and its traffic."""
+
+from placer.hbm import HbmLedger, ServerSettings
+from placer.level import Level
+from placer.placement import PlacementDocument
+from placer.workload import Workload
+
+
+def planned_level(placement: PlacementDocument) -> Level:
+    """The placement's settings, with room for as many hot experts as it holds."""
+    kv, lines = placement.kv, dict(placement.hbm.ledger)
+    lines["unused"] = lines.get("unused", 0) + lines.pop("hot_experts", 0)
+    settings = ServerSettings(kv.max_running_requests, kv.tokens, kv.chunked_prefill_size, kv.dtype)
+    return Level(settings, HbmLedger(placement.hbm.budget_bytes_per_gpu, lines), placement.hot_total)
+
+
+def planned_workload(placement: PlacementDocument) -> Workload:
+    """The placement's traffic, without its latency targets."""
+    planned = placement.workload
+    return Workload(planned.prompt_tokens, planned.output_tokens, planned.concurrency)

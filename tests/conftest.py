@@ -1,0 +1,37 @@
+"""Fixtures that several test files share: `placer` as a user runs it."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from placer.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(printed: Run) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr); errors are on one line each, not wrapped."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = printed(*arguments)
+        return code, out, err if code == 0 else re.sub(r"\n +(?!do: )", " ", err)
+
+    return runner
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        code = caught.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return runner

@@ -1,0 +1,40 @@
+"""What a solve says of its plan, in one sentence."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_solve import WORKLOAD, last_two, room_for, routed
+from tiny_model import tiny_cost, tiny_model
+
+from placer.solve import Solved, SolveRequest, solve
+from placer.verdict import placement_verdict
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Solved:
+    tiny = tiny_model(tmp_path_factory.mktemp("tiny"))
+    request = SolveRequest(WORKLOAD, room_for(tiny, 8), max_running=1, chunk_tokens=64)
+    return solve(tiny, routed(tiny, last_two), tiny_cost(), request)
+
+
+def test_a_gain_on_held_out_requests_is_said_to_help(solved: Solved) -> None:
+    assert placement_verdict(solved).startswith("static placement helps: hot experts serve 9")
+
+
+def test_counts_of_one_run_promise_nothing_for_other_traffic(solved: Solved) -> None:
+    said = placement_verdict(replace(solved, held_out=False))
+    assert said.startswith("unknown on other traffic")
+    assert "nothing was held out" in said
+
+
+def test_where_everything_is_hot_the_cpu_has_nothing_to_do(solved: Solved) -> None:
+    said = placement_verdict(replace(solved, hot=np.ones_like(solved.hot)))
+    assert "start it without its --kt flags" in said
+
+
+def test_a_gain_below_a_percent_is_none(solved: Solved) -> None:
+    same = {**solved.baselines, "uniform": solved.prediction}
+    assert placement_verdict(replace(solved, baselines=same)).startswith(
+        "static placement will not help here"
+    )
