@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from placer.answer.visible import visible
 from placer.errors import BadInputError, InfeasibleError, PlacerError
 from placer.output import checked_output
 from placer.profiler.trace.formats import FORMATS, formats_help
+
+if TYPE_CHECKING:
+    from placer.profiler.trace.known_model import KnownModel
 
 app = typer.Typer(
     name="placer",
@@ -249,20 +252,12 @@ def trace_import(
     as text. Or it holds counts [layers, experts] or [windows, layers, experts], and tokens [windows]. Both may name
     layers (indices in the checkpoint), experts and top_k, which --model also gives.
     """
-    from placer.model.spec import read_model
     from placer.profiler.trace.fleet import ImportRequest, import_files
-    from placer.profiler.trace.known_model import KnownModel
     from placer.profiler.trace.trace import Phase
 
-    spec = None if model is None else read_model(model)
-    known = (
-        KnownModel()
-        if spec is None
-        else KnownModel(spec.name, spec.moe_layers, spec.num_layers, spec.experts, spec.top_k)
-    )
     phases: dict[str, Phase | None] = {"all": None, "prefill": Phase.PREFILL, "decode": Phase.DECODE}
     request = ImportRequest(
-        model=known,
+        model=_known_model(model),
         format=form,
         phase=_choice(phase, phases, "--phase"),
         keep=keep,
@@ -467,6 +462,9 @@ def trace_bench(
         Path | None, typer.Argument(help="Dump to time instead, of any kind that `trace import` reads.")
     ] = None,
     ids: Annotated[int, typer.Option("--ids", help="Routed ids of the largest trace.")] = 100_000_000,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Checkpoint directory, for dumps that do not say all.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Time import and replay of synthetic traces of growing size, or of one dump, on this machine."""
@@ -474,7 +472,10 @@ def trace_bench(
     from placer.profiler.trace.bench import bench_file, bench_sizes, bench_trace
 
     with _Bar() as bar:
-        rows = [bench_file(source)] if source else list(bench_trace(bench_sizes(ids), progress=bar))
+        if source is not None:
+            rows = [bench_file(source, _known_model(model))]
+        else:
+            rows = list(bench_trace(bench_sizes(ids), progress=bar))
     _stop_if_interrupted()
     if json_output:
         _print_json({"rows": [asdict(row) for row in rows]})
@@ -914,6 +915,17 @@ def _secret(variable: str | None) -> str | None:
     return os.environ[variable]
 
 
+def _known_model(model: Path | None) -> "KnownModel":
+    """What a trace must belong to: all of it from the checkpoint, nothing without one."""
+    from placer.model.spec import read_model
+    from placer.profiler.trace.known_model import KnownModel
+
+    if model is None:
+        return KnownModel()
+    spec = read_model(model)
+    return KnownModel(spec.name, spec.moe_layers, spec.num_layers, spec.experts, spec.top_k)
+
+
 def _count_or_auto(text: str, flag: str) -> int | None:
     if text == "auto":
         return None
@@ -983,6 +995,10 @@ def main() -> None:
         # A full or closed stdout shows only when it is flushed.
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except MemoryError:
+        _say("error: there is not enough memory for this")
+        _say("  do: ask for less (fewer requests, tokens or windows), or use a machine with more memory")
+        sys.exit(2)
     except OSError as error:
         # Whatever the operating system refuses: names too long, a full stdout, a vanished folder.
         _say(

@@ -250,9 +250,19 @@ def drift(
         saving=saving,
         saving_ms=_interval(saved_ms, None if draws is None else draws[:, 1]),
         worth=worth,
-        advice=advise(saving, worth),
+        advice=advise(
+            saving, worth, few_requests=no_interval is not None and not isinstance(reports[1], CountTrace)
+        ),
         notes=tuple(
-            dict.fromkeys((*reports[0].header.notes, *reports[1].header.notes, *home_notes, *notes_b))
+            dict.fromkeys(
+                (
+                    *_made_from(placement, first),
+                    *reports[0].header.notes,
+                    *reports[1].header.notes,
+                    *home_notes,
+                    *notes_b,
+                )
+            )
         ),
         no_interval=no_interval,
     )
@@ -273,6 +283,14 @@ def _saving(plan: Mask, resolved: Mask, costs: LevelCosts) -> tuple[float, float
     return share, float(step_us.mean()) / 1e3
 
 
+def _made_from(placement: PlacementDocument, first: Trace) -> tuple[str, ...]:
+    """A note where the placement names another trace than A: the plan on A is then no baseline of its own."""
+    made, given = placement.trace, first.header.source
+    if made is None or made.source == given:
+        return ()
+    return (f"the placement was made from {made.source!r}, A is {given!r}",)
+
+
 def _no_interval(report: Trace) -> str | None:
     if isinstance(report, CountTrace):
         requests, what = len(report.counts), "windows"
@@ -290,10 +308,14 @@ def _interval(mean: float, draws: NDArray[np.float64] | None) -> Interval:
     return Interval(mean, float(low), float(high))
 
 
-def advise(saving: Interval, worth: float) -> Advice:
-    """Re-solve when the saving is worth it and surely one; record more when it may be none."""
+def advise(saving: Interval, worth: float, *, few_requests: bool) -> Advice:
+    """Re-solve when the saving is worth it and surely one; record more when it may be none.
+
+    ``few_requests`` says that requests are told apart and too few for an interval; counts of one run, which never
+    have one, are taken at their word.
+    """
     if saving.mean < worth:
         return Advice.KEEP
-    if saving.low is not None and saving.low <= 0:
+    if few_requests or (saving.low is not None and saving.low <= 0):
         return Advice.RECORD_MORE
     return Advice.RESOLVE

@@ -119,7 +119,34 @@ def test_a_plan_without_a_choice_is_kept(tiny: ModelSpec, hot: list[int]) -> Non
     ],
 )
 def test_advice_needs_a_saving_that_is_worth_it_and_sure(saving: Interval, advice: Advice) -> None:
-    assert advise(saving, 0.02) is advice
+    assert advise(saving, 0.02, few_requests=False) is advice
+
+
+def test_too_few_requests_never_call_for_a_restart(tiny: ModelSpec) -> None:
+    """Ten requests leave three to report on: 88 % would be saved, but of how many requests nobody knows."""
+    found = drifted(tiny, [0, 1], traffic(tiny, [(0, 1)] * 10), traffic(tiny, [(6, 7)] * 10))
+    assert found.saving.mean == pytest.approx(0.88, rel=1e-4)
+    assert found.saving.low is None
+    assert found.advice is Advice.RECORD_MORE
+    assert advise(Interval(0.01, None, None), 0.02, few_requests=True) is Advice.KEEP
+
+
+def test_a_placement_made_from_another_trace_than_a_is_noted(tiny: ModelSpec) -> None:
+    mix = [(0, 1)] * 40
+    document = plan(tiny, [0, 1]).model_dump(by_alias=True) | {"trace": {"source": "elsewhere.npz"}}
+    first = traffic(tiny, mix)
+    found = drift(
+        PlacementDocument.model_validate(document),
+        tiny,
+        tiny_cost(),
+        first,
+        traffic(tiny, mix),
+        worth=0.02,
+        prefill_from="none",
+        time_limit_s=5.0,
+        seed=0,
+    )
+    assert f"the placement was made from 'elsewhere.npz', A is {first.header.source!r}" in found.notes
 
 
 def test_counts_of_one_run_have_no_interval_and_say_why(tiny: ModelSpec) -> None:

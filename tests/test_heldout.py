@@ -35,6 +35,13 @@ def test_few_requests_are_no_evidence() -> None:
     assert heldout_coverage(requests([[[3, 1]]] * 8), 0.5) is not None
 
 
+def test_requests_alone_in_their_domain_are_drawn_among_each_other() -> None:
+    alone = RequestCounts(np.array([[[6, 2, 1, 1]]] * 8), np.arange(8), 8)
+    found = heldout_coverage(alone, 0.5)
+    assert found is not None
+    assert found.mean == pytest.approx(0.8)
+
+
 def test_chance_draws_show_no_coverage_beyond_chance() -> None:
     """A uniform router looks skewed on what was fitted (.55 at 8 expected selections), not on other requests."""
     counts = np.random.default_rng(0).multinomial(64, np.full(64, 1 / 64), size=(40, 8))

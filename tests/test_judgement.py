@@ -91,3 +91,9 @@ def test_counts_of_one_run_are_judged_with_what_is_not_known() -> None:
     found = judged(requests=None, held=None)
     assert found.verdict is Verdict.USEFUL
     assert "how requests differ was not recorded" in found.reason
+
+
+def test_requests_that_no_draw_can_test_are_too_few() -> None:
+    found = judged(requests=8, held=None)
+    assert found.verdict is Verdict.TOO_SMALL
+    assert "no draw leaves selections" in found.reason

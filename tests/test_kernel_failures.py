@@ -32,7 +32,7 @@ FAULTS = {
     "wrong numbers": "return right(self, layer, x, ids, weights) * 1.1",
 }
 SIGNS = {
-    "hang": r"kernel \w+ .*hung while checking: no sign of life",
+    "hang": r"kernel \w+ .*was stopped while checking: no sign of life",
     "crash": r"kernel \w+ .*was killed by SIGSEGV while checking",
     "wrong numbers": r"kernel \w+ returns wrong numbers",
 }

@@ -93,3 +93,14 @@ def test_an_interruption_says_what_is_kept(tmp_path: Path) -> None:
     assert "1 of 3 requests, 3 tokens; continue with --resume" in str(RecordingInterrupted(recording))
     recording.save()
     assert read_trace(recording.path).tokens == 3
+
+
+def test_a_recording_is_not_replaced_in_passing(tmp_path: Path) -> None:
+    path = tmp_path / "t.safetensors"
+    first = open_recording(HEADER, PROMPTS, path, resume=False)
+    first.add(1, request(tokens=4, prompt_rows=2))
+    first.save()
+    with pytest.raises(BadInputError, match="is there already") as caught:
+        open_recording(HEADER, PROMPTS, path, resume=False)
+    assert "--resume" in caught.value.hint
+    assert open_recording(HEADER, PROMPTS, path, resume=True).missing == [0, 2]

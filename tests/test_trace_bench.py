@@ -7,6 +7,7 @@ from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.errors import BadInputError
 from placer.profiler.trace.bench import bench_file, bench_sizes, bench_trace
+from placer.profiler.trace.known_model import KnownModel
 
 
 def test_sizes_rise_to_the_largest() -> None:
@@ -14,6 +15,8 @@ def test_sizes_rise_to_the_largest() -> None:
     assert bench_sizes(200_000) == (200_000,)
     with pytest.raises(BadInputError, match="--ids"):
         bench_sizes(10)
+    with pytest.raises(BadInputError, match="10,000,000,000"):
+        bench_sizes(10**15)
 
 
 def test_a_small_trace_is_imported_and_replayed() -> None:
@@ -29,11 +32,11 @@ def test_a_small_trace_is_imported_and_replayed() -> None:
 
 def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no such file"):
-        bench_file(tmp_path / "nowhere.npz")
+        bench_file(tmp_path / "nowhere.npz", KnownModel())
 
 
 @needs_shared_data
 def test_a_real_trace_of_twelve_million_ids_takes_under_half_a_gigabyte() -> None:
-    row = bench_file(SHARED_DATA / "traces" / "gptoss20b_tokens.npz")
+    row = bench_file(SHARED_DATA / "traces" / "gptoss20b_tokens.npz", KnownModel())
     assert row.ids == 127_201 * 24 * 4
     assert row.peak_bytes < 500 * 10**6

@@ -139,7 +139,10 @@ def _run_worker(
                     events.append({"event": "stalled", "how": f"no sign of life for {stall_seconds:.0f} s"})
                     return events
                 if time.monotonic() > hard_end:
-                    events.append({"event": "stalled", "how": f"not done in twice {spec.max_seconds:.0f} s"})
+                    late = (
+                        f"not done in twice {spec.max_seconds:.0f} s: it is slow here, or the time too short"
+                    )
+                    events.append({"event": "stalled", "how": late})
                     return events
                 time.sleep(POLL_SECONDS)
     finally:
@@ -173,7 +176,7 @@ def _failure(spec: CampaignSpec, events: list[Event], log: str) -> PlacerError:
     end = events[-1] if events else {}
     code = int(end.get("code", 0))
     if "how" in end:
-        what = f"{name} hung {where}: {end['how']}"
+        what = f"{name} was stopped {where}: {end['how']}"
     elif code < 0:
         what = f"{name} was killed by {signal.Signals(-code).name} {where}"
     else:

@@ -5,7 +5,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.pool import Pool
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from placer.errors import BadInputError
 from placer.profiler.replay import replay_decode
 from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.importing import import_trace
+from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.synth import synthesise
 from placer.solvers.peak_memory import PeakMemory
 
@@ -23,7 +24,7 @@ CONCURRENCY = 64
 STEPS = 2000
 _PRESET = "gpt-oss-20b"
 _REQUESTS, _REQUEST_TOKENS = 64, 256
-_LEAST_IDS = 100_000
+_LEAST_IDS, _MOST_IDS = 100_000, 10_000_000_000
 
 Progress = Callable[[str, float], None]
 
@@ -58,10 +59,10 @@ def bench_sizes(most_ids: int) -> tuple[int, ...]:
     Raises
     ------
     BadInputError
-        When ``most_ids`` is below 100,000.
+        When ``most_ids`` is below 100,000 or above ten billion.
     """
-    if most_ids < _LEAST_IDS:
-        raise BadInputError(f"--ids is {most_ids}", f"give at least {_LEAST_IDS:,}")
+    if not _LEAST_IDS <= most_ids <= _MOST_IDS:
+        raise BadInputError(f"--ids is {most_ids}", f"give {_LEAST_IDS:,} to {_MOST_IDS:,}")
     sizes = [most_ids]
     while (smaller := most_ids // 10 ** (len(sizes) // 2) // (3 if len(sizes) % 2 else 1)) >= 1_000_000:
         sizes.append(smaller)
@@ -82,12 +83,12 @@ def bench_trace(
             with _process() as pool:
                 pool.apply(_generate, (ids, path))
             with _process() as pool:
-                yield pool.apply(_measure, (path, Path(folder)))
+                yield pool.apply(_measure, (path, Path(folder), KnownModel()))
             path.unlink()
 
 
-def bench_file(source: Path) -> TraceBenchRow:
-    """Import ``source`` (see `import_trace`), write, read and replay it, in a process of its own.
+def bench_file(source: Path, model: KnownModel) -> TraceBenchRow:
+    """Import ``source`` (see `import_trace`) of ``model``, write, read and replay it, in a process of its own.
 
     Raises
     ------
@@ -98,7 +99,7 @@ def bench_file(source: Path) -> TraceBenchRow:
         tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder,
         _process() as pool,
     ):
-        return pool.apply(_measure, (source, Path(folder)))
+        return pool.apply(_measure, (source, Path(folder), model))
 
 
 def _process() -> Pool:
@@ -115,12 +116,12 @@ def _generate(ids: int, path: Path) -> None:
     np.savez(path, topk=topk, offsets=np.append(np.arange(0, T, _REQUEST_TOKENS), T))
 
 
-def _measure(path: Path, folder: Path) -> TraceBenchRow:
+def _measure(path: Path, folder: Path, model: KnownModel) -> TraceBenchRow:
     """Import, write (to ``folder``), read and replay the file at ``path``."""
     before = psutil.Process().memory_info().rss
     marks = [time.perf_counter()]
     with PeakMemory() as memory:
-        trace = import_trace(path)
+        trace = import_trace(path, **asdict(model))
         marks.append(time.perf_counter())
         file = folder / "trace.safetensors"
         write_trace(trace, file)

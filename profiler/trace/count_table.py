@@ -21,8 +21,8 @@ _PHASES = {"prefill": Phase.PREFILL, "0": Phase.PREFILL, "decode": Phase.DECODE,
 _MOST_COUNT = 2**40
 """Largest count of a row; a million of them still add up inside 64 bits."""
 _MOST_PENDING_ROWS = 2_000_000
-_MOST_ENTRIES = 2**26
-"""Largest [W, L, E] that is built, half a GiB."""
+_MOST_ENTRIES = 2**24
+"""Largest [W, L, E] that is built, 128 MiB: thousands of windows, more than any interval needs."""
 
 
 def count_table_trace(

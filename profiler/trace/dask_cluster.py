@@ -1,5 +1,6 @@
 """Shards read on the workers of a running Dask cluster, through the optional ``dask.distributed``."""
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -8,6 +9,7 @@ from placer.errors import BadInputError, MissingComponentError, PlacerError
 
 Result = TypeVar("Result")
 
+_ADDRESS = re.compile(r"([a-z]+://)?[^\s/:]+:\d{1,5}/?|[a-z]+://\[[0-9a-fA-F:]+\]:\d{1,5}/?")
 _CONNECT_SECONDS = 20
 _TASKS_PER_THREAD = 4
 _RETRIES = 2
@@ -34,6 +36,10 @@ def cluster_map(
         raise MissingComponentError(
             "--dask needs dask.distributed, which is not installed", "pip install 'dask[distributed]'"
         ) from None
+    if not _ADDRESS.fullmatch(address):
+        raise BadInputError(
+            f"--dask {address!r} is not an address", "give the scheduler's, such as tcp://host:8786"
+        )
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # a timeout is an OSError

@@ -72,10 +72,15 @@ def heldout_coverage(requests: RequestCounts, share: float) -> HeldoutCoverage |
 
 
 def _taken(domain: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-    """How often each request is drawn, every domain as often as it is there (``domain`` int [G]): int64 [G]."""
+    """How often each request is drawn, every domain as often as it is there (``domain`` int [G]): int64 [G].
+
+    Requests that are alone in their domain are drawn among each other: otherwise each would be in every draw.
+    """
     taken = np.zeros(domain.size, dtype=np.int64)
-    for one in np.unique(domain):
-        members = np.flatnonzero(domain == one)
+    _, stratum, size = np.unique(domain, return_inverse=True, return_counts=True)
+    stratum = np.where(size[stratum] == 1, -1, stratum)
+    for one in np.unique(stratum):
+        members = np.flatnonzero(stratum == one)
         np.add.at(taken, random.choice(members, members.size), 1)
     return taken
 

@@ -181,6 +181,8 @@ def _heldout(
     if len(document) < len(heldout):
         nulls["heldout_coverage"] = (
             f"at least {LEAST_REQUESTS} requests or windows are needed, the trace has {requests}"
+            if requests < LEAST_REQUESTS
+            else f"no draw of the {requests} requests leaves selections of every layer to test on"
         )
         return None
     return document

@@ -82,6 +82,12 @@ def judge(
             f"{requests} request{'s' if requests > 1 else ''}: how far others differ cannot be seen",
             f"record at least {LEAST_REQUESTS} requests, better 20, of the traffic to serve",
         )
+    if requests is not None and heldout is None:
+        return Judgement(
+            Verdict.TOO_SMALL,
+            f"{requests} requests of which no draw leaves selections of every layer to test on",
+            "record more requests of the traffic to serve",
+        )
     if heldout is not None:
         wide = (heldout.high - heldout.low) / 2
         excess = heldout.fitted - heldout.mean

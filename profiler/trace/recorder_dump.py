@@ -39,7 +39,8 @@ def load_dump(path: Path) -> Mapping[str, Any]:
     except (
         Exception
     ) as error:  # zip reader, unpickler and torch raise many kinds for a damaged or hostile file
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        # torch's own text advises to run the pickle all the same.
+        reason = type(error).__name__
         raise BadInputError(
             f"{path}: not a recorder dump that loads as plain data ({reason})",
             "use the file that /dump_expert_distribution_record wrote; other pickles are never run",

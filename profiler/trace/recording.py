@@ -203,9 +203,15 @@ def open_recording(header: TraceHeader, prompts: Sequence[Prompt], path: Path, *
     Raises
     ------
     BadInputError
-        When ``path`` cannot be written or, with ``resume``, holds another recording.
+        When ``path`` cannot be written; when it is there already without ``resume``, or holds another
+        recording with it.
     """
     checked_output(path)
+    if path.exists() and not resume:
+        # A recording took minutes or hours: unlike other outputs it is never replaced in passing.
+        raise BadInputError(
+            f"{path} is there already", "continue it with --resume, choose another -o, or remove it first"
+        )
     recording = Recording(header, prompts, path)
     if resume:
         recording.resume()

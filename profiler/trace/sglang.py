@@ -68,9 +68,10 @@ def import_sglang(path: Path, model: KnownModel) -> TokenTrace | CountTrace:
     notes = (f"{left_out} records of other gatherers were left out",) if left_out else ()
     E = model.experts if model.experts is not None else int(logical.max(initial=-1)) + 1
     known = replace(known, experts=E)
-    if logical.min(initial=0) < 0 or logical.max(initial=-1) >= E:
+    if logical.min(initial=0) < 0 or logical.max(initial=-1) >= min(E, logical.shape[1]):
         raise BadInputError(
-            f"{where}: last_physical_to_logical_map names expert {logical.max()}, the model has {E}",
+            f"{where}: last_physical_to_logical_map names expert {logical.max()}, but "
+            f"{logical.shape[1]} places hold the {min(E, logical.shape[1])} experts of a layer",
             "give the model that made this dump",
         )
     if any("topk_ids_of_layer" in record for record in own):
