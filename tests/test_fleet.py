@@ -311,7 +311,7 @@ def test_a_cluster_that_is_not_there_is_said_to_be(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("placer.profiler.trace.dask_cluster._CONNECT_SECONDS", 1)
     sources = [csv(tmp_path / "a", 1, 2), csv(tmp_path / "b", 2, 1)]
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
-        with pytest.raises(BadInputError, match="no Dask scheduler answers|is not an address"):
+        with pytest.raises(BadInputError, match=r"no Dask scheduler answers|is not an address"):
             counted(tmp_path / "out", sources, dask=address)
 
 
