@@ -123,3 +123,19 @@ def test_without_transformers_the_exit_code_is_4(
     code, err = run("--model", example_folder("tiny-moe"), "--text", texts, "-o", tmp_path / "t.safetensors")
     assert code == 4
     assert "pip install 'moe-placer[hf]'" in err
+
+
+def test_a_prompt_that_cannot_be_rendered_is_told_before_anything_is_run(
+    run: Run, texts: Path, tmp_path: Path
+) -> None:
+    """The bundled model has no chat template, so its third prompt is no prompt for it."""
+    pytest.importorskip("transformers", minversion="5")
+    chat = tmp_path / "chat.jsonl"
+    chat.write_text(
+        '{"prompt": "one"}\n{"prompt": "two"}\n{"messages": [{"role": "user", "content": "hi"}]}\n'
+    )
+    path = tmp_path / "t.safetensors"
+    code, err = run("--model", example_folder("tiny-moe"), "--text", chat, "-o", path)
+    assert code == 2
+    assert "prompt 3 (chat): the chat template refuses its messages" in err
+    assert not path.exists()

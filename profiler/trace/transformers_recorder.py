@@ -65,13 +65,15 @@ def record_with_transformers(
         ),
     )
     recording = open_recording(header, prompts, path, resume=resume)
+    # All of them before the first is run: a prompt that cannot be rendered should not end an hour's recording.
+    tokens_of = {index: _tokens(tokenizer, prompts[index], index) for index in recording.missing}
     try:
         with hook, torch.inference_mode():
             for index in recording.missing:
                 progress(
                     f"recording, {len(recording)} of {len(prompts)} requests", len(recording) / len(prompts)
                 )
-                tokens = _tokens(tokenizer, prompts[index])
+                tokens = tokens_of[index]
                 if problem := _problem(tokens, settings, model):
                     recording.fail(problem)
                 else:
@@ -140,7 +142,7 @@ def _run(
     return RecordedRequest(ids, np.arange(rows, dtype=np.int32), min(len(tokens), rows))
 
 
-def _tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
+def _tokens(tokenizer: Any, prompt: Prompt, index: int) -> list[int]:
     if prompt.token_ids is not None:
         return list(prompt.token_ids)
     if prompt.messages is not None:
@@ -150,7 +152,7 @@ def _tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
             )
         except Exception as error:  # templates are programs of their own and raise what they like
             raise BadInputError(
-                f"the chat template refuses a prompt's messages ({_one_line(error)})",
+                f"prompt {index + 1} ({prompt.domain}): the chat template refuses its messages ({_one_line(error)})",
                 "check the messages, or give the rendered text as 'prompt'",
             ) from None
         # A template writes the special tokens itself.
