@@ -19,7 +19,9 @@ from placer.profiler.trace.trace import PADDING, CountTrace, TokenTrace, TraceHe
 _EXTEND, _DECODE, _MIXED, _IDLE = 1, 2, 3, 4
 
 _PASSES_NOTE = "windows are forward passes, not requests: a split by window is not a split by request"
-_BUFFER_NOTE = "every place of the recorder's buffer is used: a circular one keeps the latest passes only, not their order"
+_BUFFER_NOTE = (
+    "every place of the recorder's buffer is used: a circular one keeps the latest passes, unordered"
+)
 _LEAST_FOR_RANKS = 64
 """Counts that must share a factor before it is taken for the number of ranks."""
 
