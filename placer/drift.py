@@ -17,7 +17,7 @@ from placer.planned_level import planned_level, planned_workload
 from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.trace.heldout import LEAST_REQUESTS
-from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import resampled_requests, split_requests
 from placer.profiler.trace.trace import CountTrace, Trace
@@ -166,9 +166,7 @@ def compare_traces(
     placement.check_model(model)
     check_profile_matches(profile, model, tp=placement.tp)
     for trace in (first, second):
-        check_trace_matches(
-            trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
-        )
+        check_trace_of(trace, model)
     return drift(
         placement,
         model,

@@ -10,7 +10,7 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
 from placer.profiler.profile import Profile, check_profile_matches
-from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, tokens_where
 from placer.profiler.trace.trace import Phase, TokenTrace, Trace
@@ -86,9 +86,7 @@ def evaluate(
     """
     placement.check_model(model)
     check_profile_matches(profile, model, tp=placement.tp)
-    check_trace_matches(
-        trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
-    )
+    check_trace_of(trace, model)
     solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
     hot = placement.hot_mask()
     counts = selection_counts(solving)

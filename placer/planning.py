@@ -16,7 +16,7 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.profile import AS_PROFILED, Profile, ProfileUse, check_profile_matches
-from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 from placer.solve import Solved, SolveRequest, solve
 from placer.untraced import solve_untraced
@@ -67,9 +67,7 @@ def plan(
                 )
         solved = solve_untraced(model, profile.cost_model(), request)
     else:
-        check_trace_matches(
-            trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
-        )
+        check_trace_of(trace, model)
         solved = solve(model, trace, profile.cost_model(), request, progress)
     chunk = solved.level.settings.chunk_tokens
     host = host_ledger(

@@ -13,7 +13,7 @@ from placer.profiler.fit import ErrorFigures
 from placer.profiler.profile import Profile, check_profile_matches
 from placer.profiler.replay import replay_decode
 from placer.profiler.timing.layer_timing import TimedLayerStep, cold_layer_steps, time_layer_steps
-from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.sampling import decode_steps
@@ -162,9 +162,7 @@ def verify(
             f"the placement is for CPU method {placement.cpu_method}, the profile timed {profile.cpu.method}",
             "give the profile that the placement was solved with",
         )
-    check_trace_matches(
-        trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
-    )
+    check_trace_of(trace, model)
     for flag, value in (("--layer-steps", request.layer_steps), ("--running", request.running)):
         if value is not None and value < 1:
             raise BadInputError(f"{flag} is {value}", "give a number from 1 on")

@@ -21,7 +21,7 @@ from placer.profiler.replay import replay_decode
 from placer.profiler.steps import Steps
 from placer.profiler.timing.cpu_profile import profile_cpu
 from placer.profiler.timing.gpu_profile import profile_gpu
-from placer.profiler.trace.importing import check_trace_matches
+from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 
 QUICK_SECONDS, FULL_SECONDS = 70.0, 300.0
@@ -179,7 +179,5 @@ def _heldout_steps(model: ModelSpec, trace: Trace | None, seed: int) -> Steps | 
     """Decode steps of the trace on which the fit is judged beside made-up ones."""
     if trace is None:
         return None
-    check_trace_matches(
-        trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
-    )
+    check_trace_of(trace, model)
     return replay_decode(trace, _HELDOUT_CONCURRENCY, _HELDOUT_STEPS, seed=seed)

@@ -61,6 +61,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def judged_on(job: Path) -> list[object]:
+    """The model, trace and profile of ``job``, as `evaluate` takes them."""
+    return [
+        "--model",
+        job / "model",
+        "--trace",
+        job / "trace.safetensors",
+        "--profile",
+        job / "profile.json",
+    ]
+
+
 def solve_arguments(job: Path, output: Path, **changes: object) -> list[object]:
     options: dict[str, Any] = {
         "--model": job / "model",
@@ -96,12 +108,7 @@ def test_the_whole_job(job: Path, run: Run, tmp_path: Path) -> None:
     code, out, _ = run(
         "evaluate",
         tmp_path / "placement.json",
-        "--model",
-        job / "model",
-        "--trace",
-        job / "trace.safetensors",
-        "--profile",
-        job / "profile.json",
+        *judged_on(job),
         "--json",
     )
     assert code == 0
@@ -647,12 +654,7 @@ def test_evaluation_tells_clients_from_running_requests(job: Path, run: Run, tmp
     code, out, _ = run(
         "evaluate",
         placed,
-        "--model",
-        job / "model",
-        "--trace",
-        job / "trace.safetensors",
-        "--profile",
-        job / "profile.json",
+        *judged_on(job),
         "--json",
     )
     assert code == 0
@@ -772,12 +774,7 @@ def test_the_trace_that_was_solved_on_never_calls_its_own_plan_wrong(
     placed = tmp_path / "placement.json"
     assert run(*solve_arguments(job, placed))[0] == 0
     options = [
-        "--model",
-        job / "model",
-        "--trace",
-        job / "trace.safetensors",
-        "--profile",
-        job / "profile.json",
+        *judged_on(job),
     ]
     document = json.loads(run("evaluate", placed, *options, "--json")[1])
     assert document["output_token_us"].keys() == document["step_us"].keys()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.input import checked_input
+from placer.model.spec import ModelSpec
 from placer.profiler.trace.detection import detect_format
 from placer.profiler.trace.file import read_trace
 from placer.profiler.trace.formats import FORMATS
@@ -113,6 +114,13 @@ def _one_phase(trace: Trace, phase: Phase | None, where: str) -> Trace:
         *([f"{dropped} tokens of the other phase were left out"] if dropped else []),
     )
     return tokens_where(replace(trace, header=replace(trace.header, notes=notes)), kept)
+
+
+def check_trace_of(trace: Trace, model: ModelSpec) -> None:
+    """`check_trace_matches` with the layers, experts, top-k and name of ``model``."""
+    check_trace_matches(
+        trace, layers=model.moe_layers, experts=model.experts, top_k=model.top_k, name=model.name
+    )
 
 
 def check_trace_matches(trace: Trace, *, layers: Sequence[int], experts: int, top_k: int, name: str) -> None:
