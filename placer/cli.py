@@ -803,9 +803,13 @@ def explain(
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],
-    runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt")] = "sglang-kt",
+    runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt, vllm or llama.cpp.")] = "sglang-kt",
     model_path: Annotated[
-        str | None, typer.Option("--model-path", help="Block-FP8 checkpoint on the server.")
+        str | None,
+        typer.Option(
+            "--model-path",
+            help="Checkpoint on the server: block-FP8 for sglang-kt, a GGUF file for llama.cpp.",
+        ),
     ] = None,
     kt_weight_path: Annotated[
         str | None, typer.Option("--kt-weight-path", help="INT4 expert weights on the server.")

@@ -1,5 +1,6 @@
 """Fields of a placement that cannot both be true: each is said as one sentence that names the two."""
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ def contradictions(document: "PlacementDocument") -> Iterator[str]:
     return chain(
         _hot(document),
         _hot_bytes(document),
+        _whole_layers(document),
         _settings(document),
         _kv_pool(document),
         _flags(document),
@@ -72,6 +74,19 @@ def _hot_bytes(document: "PlacementDocument") -> Iterator[str]:
             )
     elif (held == 0) != (document.hot_total == 0):
         yield f"hbm.ledger.hot_experts: is {held:,} bytes, but hot_total is {document.hot_total:,}"
+
+
+def _whole_layers(document: "PlacementDocument") -> Iterator[str]:
+    whole = document.whole_layers
+    if whole is None:
+        return
+    layers, experts = len(document.model.layers), document.model.experts
+    for name, most in (("all_hot_ms", math.inf), ("all_cold_ms", math.inf), ("active_experts", experts)):
+        means = getattr(whole, name)
+        if len(means) != layers:
+            yield f"whole_layers.{name}: has {len(means)} entries for {layers} MoE layers"
+        elif not all(0 <= mean <= most for mean in means):
+            yield f"whole_layers.{name}: an entry is not between 0 and {most:g}"
 
 
 def _settings(document: "PlacementDocument") -> Iterator[str]:

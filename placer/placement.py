@@ -30,6 +30,7 @@ from placer.placement_sections import (
     SensitivitySection,
     SolverSection,
     TraceSection,
+    WholeLayersSection,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class PlacementDocument(Section):
     trace: TraceSection | None = None
     sensitivity: SensitivitySection | None = None
     frontier: tuple[FrontierSection, ...] | None = None
+    whole_layers: WholeLayersSection | None = None
     pinned: dict[str, Literal["all", "none"]] | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)

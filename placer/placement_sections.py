@@ -219,6 +219,20 @@ class FrontierSection(Section):
     chosen: bool
 
 
+class WholeLayersSection(Section):
+    """What runtimes that place experts by the layer can choose between; lists follow ``model.layers``.
+
+    Mean times of a decode step for a layer all hot and all cold, distinct experts that it uses, and what an
+    expert takes in the checkpoint's own format.
+    """
+
+    all_hot_ms: tuple[float, ...]
+    all_cold_ms: tuple[float, ...]
+    active_experts: tuple[float, ...]
+    checkpoint_format: str
+    checkpoint_expert_bytes: int = Field(gt=0)
+
+
 class TraceSection(Section):
     """The trace that was planned from."""
 

@@ -160,6 +160,14 @@ def placement_document(
         "profile_sha256": profile.sha256,
         "trace": None if trace is None else {"source": trace.header.source, "tokens": trace.tokens},
         "sensitivity": _sensitivity(model, solved, null_reasons),
+        "whole_layers": {
+            **{
+                name: [_rounded(each) for each in means]
+                for name, means in asdict(solved.whole_layers).items()
+            },
+            "checkpoint_format": model.expert_format["checkpoint"],
+            "checkpoint_expert_bytes": model.checkpoint_expert_bytes,
+        },
         "notes": [
             *(f"warning: forced: {each}" for each in forced),
             *_fit_warnings(profile),

@@ -28,6 +28,7 @@ from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
 from placer.solvers.structured import solve_structured
 from placer.targets import has_targets, meets_targets, targets_missed
+from placer.whole_layers import WholeLayers, whole_layers
 from placer.workload import Workload
 
 SPLIT_SHARES = (0.5, 0.2, 0.3)
@@ -174,6 +175,8 @@ class Solved:
         Share of the reporting requests' selections that hot experts serve.
     sensitivity
         What every expert's place and the budget are worth at the placement; None without a trace.
+    whole_layers
+        What a decode step of the reporting requests pays for each layer all hot, and all cold.
     frontier
         One point per number of running requests, if it was asked for.
     held_out
@@ -199,6 +202,7 @@ class Solved:
     uniform_null: float
     extrapolated_share: float
     notes: tuple[str, ...]
+    whole_layers: WholeLayers
     sensitivity: Sensitivity | None = None
     frontier: tuple[FrontierPoint, ...] = ()
     held_out: bool = True
@@ -357,6 +361,7 @@ def solve_levels(
         uniform_null=float(hot.mean()),
         extrapolated_share=report_costs.decode.extrapolated_share,
         notes=tuple(dict.fromkeys(notes)),
+        whole_layers=whole_layers(report_costs.decode),
         sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
         held_out=splits_by_request(trace, len(SPLIT_SHARES)),
         frontier=_frontier(best, tried, bounds, figures) if request.frontier else (),

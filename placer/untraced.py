@@ -15,6 +15,7 @@ from placer.sampling import decode_steps, prefill_steps
 from placer.solve import Solved, SolveRequest
 from placer.solvers.problem import Mask
 from placer.targets import meets_targets, targets_missed
+from placer.whole_layers import whole_layers
 
 _REQUESTS = 64
 _REQUEST_TOKENS = 128
@@ -128,4 +129,5 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         uniform_null=float(hot.mean()),
         extrapolated_share=costs.decode.extrapolated_share,
         notes=UNTRACED_NOTES,
+        whole_layers=whole_layers(costs.decode),
     )

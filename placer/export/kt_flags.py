@@ -6,10 +6,8 @@ Names, value forms and defaults are those of sglang/srt/server_args.py in sglang
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from placer.errors import BadInputError
-from placer.export.flag import Flag
+from placer.export.flag import Flag, yaml_lines
 from placer.export.kt_drafting import drafting_flags
 from placer.export.kt_pools import pool_flags
 from placer.export.kt_selection import RUNTIME, unwrapped
@@ -177,15 +175,4 @@ def render_config(flags: Sequence[Flag]) -> str:
         f"# Flags of {RUNTIME} that the placement depends on; README.md says what each one does.",
         "# launch.sh adds the paths: model-path, kt-weight-path and init-expert-location in full.",
     ]
-    return "\n".join([*lines, *(f"{flag.name}: {_scalar(flag.value)}" for flag in flags)]) + "\n"
-
-
-def _scalar(value: str | int | float | bool | tuple[int, ...]) -> str:
-    if isinstance(value, float):
-        # Nine decimals, never an exponent.
-        whole, _, decimals = f"{value:.9f}".partition(".")
-        return f"{whole}.{decimals.rstrip('0') or '0'}"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(str(item) for item in value) + "]"
-    # The document end marker that safe_dump adds to a bare scalar is not part of the value.
-    return yaml.safe_dump(value, allow_unicode=True, width=10**6).removesuffix("...\n").strip()
+    return "\n".join([*lines, *yaml_lines(flags)]) + "\n"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from placer.export.flag import Flag
 from placer.export.kt_flags import COUNTS_FILE, left_unset
 from placer.export.kt_selection import RUNTIME, KtLayout
+from placer.export.readme import flag_table, one_line
 from placer.hbm import HbmLedger, free_memory_share
 from placer.placement import PlacementDocument
 from placer.units import gib
@@ -30,7 +31,7 @@ def render_readme(
     subpools = 1 if kt is None else kt.subpools
     hot = {layer: len(placement.hot.get(str(layer), ())) for layer in model.layers}
     parts = [
-        f"# {_one_line(model.name)} on {RUNTIME}",
+        f"# {one_line(model.name)} on {RUNTIME}",
         "",
         f"{placement.hot_total:,} of {placement.total_experts:,} experts on the GPU and "
         f"{placement.kv.tokens:,} KV tokens ({placement.kv.dtype}), within "
@@ -76,9 +77,7 @@ def render_readme(
         "",
         "## Flags",
         "",
-        "| flag | value | what it does for the plan |",
-        "|---|---|---|",
-        *(f"| `--{flag.name}` | `{_cell(flag)}` | {flag.why} |" for flag in flags if flag.name not in _PATHS),
+        *flag_table(flag for flag in flags if flag.name not in _PATHS),
         "",
         "Left unset, and to be left so:",
         "",
@@ -88,11 +87,6 @@ def render_readme(
     if notes:
         parts += ["", "## Notes", "", *(f"- {note}" for note in notes)]
     return "\n".join(parts) + "\n"
-
-
-def _one_line(text: str) -> str:
-    """A name from a file, without what would end a heading or move a terminal's cursor."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _cure(placement: PlacementDocument) -> str:
@@ -110,12 +104,6 @@ def _cure(placement: PlacementDocument) -> str:
 
 
 _PATHS = ("model-path", "kt-weight-path")
-
-
-def _cell(flag: Flag) -> str:
-    if isinstance(flag.value, tuple):
-        return " ".join(str(item) for item in flag.value)
-    return f"{flag.value:.9f}" if flag.name == "kt-gpu-experts-ratio" else str(flag.value)
 
 
 def _sharding(cpu_method: str, subpools: int) -> tuple[str, ...]:

@@ -5,12 +5,14 @@ from typing import Any
 
 from placer.document import read_document
 from placer.errors import BadInputError
+from placer.export.llama_cpp import export_llama_cpp
 from placer.export.result import ExportResult
 from placer.export.sglang_kt import export_sglang_kt
+from placer.export.vllm import export_vllm
 from placer.model.config import CONFIG_CURE
 from placer.placement import PlacementDocument, read_placement
 
-RUNTIMES = ("sglang-kt",)
+RUNTIMES = ("sglang-kt", "vllm", "llama.cpp")
 """Names that ``--runtime`` takes."""
 
 
@@ -36,6 +38,13 @@ def export_placement(
     if runtime not in RUNTIMES:
         raise BadInputError(f"--runtime {runtime!r} is not known", f"use one of: {', '.join(RUNTIMES)}")
     placement = read_placement(placement_path)
+    if runtime != "sglang-kt":
+        for flag, given in (("--kt-weight-path", kt_weight_path), ("--record", record)):
+            if given:
+                raise BadInputError(f"{flag} is for --runtime sglang-kt", f"leave {flag} out")
+        if runtime == "vllm":
+            return export_vllm(placement, out_dir, model_path=model_path)
+        return export_llama_cpp(placement, out_dir, model_path=model_path)
     return export_sglang_kt(
         placement,
         out_dir,

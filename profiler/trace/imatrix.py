@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.errors import BadInputError, MissingComponentError
+from placer.errors import BadInputError
+from placer.profiler.trace.gguf_file import read_gguf
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.moe_layers import moe_layers
 from placer.profiler.trace.trace import CountTrace, TraceHeader
@@ -89,23 +90,17 @@ def import_imatrix(path: Path, model: KnownModel) -> CountTrace:
 
 def _read(path: Path) -> tuple[dict[int, list[NDArray[np.int64]]], int | None]:
     """Counts int64 [E] of each layer's matrices, and the tokens that the file says it saw."""
-    reader_type = _reader_type(path)
-    try:
-        reader = reader_type(path)
+
+    def find(reader: Any) -> tuple[dict[int, list[NDArray[np.int64]]], list[int | None]]:
         by_layer: dict[int, list[NDArray[np.int64]]] = {}
         for tensor in reader.tensors:
             match = _COUNTS.fullmatch(tensor.name)
             if match is not None:
                 counts = _whole(np.asarray(tensor.data), tensor.name, path)
                 by_layer.setdefault(int(match.group(1)), []).append(counts)
-        chunks = [_number(reader, f"imatrix.{name}") for name in ("chunk_count", "chunk_size")]
-    except (BadInputError, MemoryError):
-        raise
-    except Exception as error:  # the reader is foreign code and raises many kinds for a damaged file
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInputError(
-            f"{path}: not a readable GGUF file ({reason})", "make it again with llama-imatrix"
-        ) from None
+        return by_layer, [_number(reader, f"imatrix.{name}") for name in ("chunk_count", "chunk_size")]
+
+    by_layer, chunks = read_gguf(path, find, cure="make it again with llama-imatrix", most_parts=_MOST_PARTS)
     if not by_layer:
         raise BadInputError(
             f"{path}: a GGUF file without expert counts (blk.N.ffn_down_exps.weight.counts)",
@@ -114,27 +109,6 @@ def _read(path: Path) -> tuple[dict[int, list[NDArray[np.int64]]], int | None]:
     return dict(sorted(by_layer.items())), None if None in chunks else (chunks[0] or 0) * (
         chunks[1] or 0
     ) or None
-
-
-def _reader_type(path: Path) -> Any:
-    """The package's reader, made to stop at the end of the file and at absurd amounts of metadata."""
-    try:
-        from gguf import GGUFReader  # noqa: PLC0415  (an optional component)
-    except ImportError:
-        raise MissingComponentError(
-            f"{path}: reading GGUF needs the gguf package, which is not installed", "pip install gguf"
-        ) from None
-
-    def get(self: Any, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
-        """Read no further than the file goes: the package takes what is missing for empty and reads on."""
-        self.parts_read += 1
-        end = int(offset) + int(count) * np.dtype(dtype).itemsize
-        if not 0 <= int(offset) <= end <= len(self.data) or self.parts_read > _MOST_PARTS:
-            raise ValueError("its metadata claims more than it holds")
-        return GGUFReader._get(self, offset, dtype, count, override_order)
-
-    # Made by hand, because whether the base class has types depends on what is installed.
-    return type("BoundedReader", (GGUFReader,), {"parts_read": 0, "_get": get})
 
 
 def _whole(found: NDArray[Any], name: str, path: Path) -> NDArray[np.int64]:
