@@ -74,6 +74,16 @@ class Served:
         """Requests finished, over the whole run."""
         return self.finish_us.size / self.duration_us * 1e6
 
+    def steady_output_tokens_per_s(self, skipped: int) -> float:
+        """Of requests that finish neither among the first nor the last ``skipped``, while they finish.
+
+        A run's start and end, when the server is not full, are left out.
+        """
+        order = np.argsort(self.finish_us, kind="stable")
+        first, last = order[skipped - 1], order[-skipped - 1]
+        tokens = int(self.output_tokens[order[skipped:-skipped]].sum())
+        return tokens / float(self.finish_us[last] - self.finish_us[first]) * 1e6
+
     def ttft_ms(self) -> Spread:
         """From arrival to the first token, queueing included."""
         return spread((self.first_token_us - self.arrival_us) / 1e3)

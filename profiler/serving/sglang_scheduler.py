@@ -49,9 +49,19 @@ class SglangScheduler:
         else:
             self._played.idle()
 
+    def _holding(self) -> list[int]:
+        return self._running if self._chunked is None else [*self._running, self._chunked]
+
     def _free_tokens(self) -> int:
-        used = pages(self._played.held, self._server.page_tokens)
+        used = pages(self._played.held[self._holding()], self._server.page_tokens)
         return (self._capacity - used) * self._server.page_tokens
+
+    def _to_come(self, request: int) -> int:
+        return min(int(self._played.output[request] - self._played.produced[request]), CLIP_NEW_TOKENS)
+
+    def _charged(self, request: int) -> int:
+        """A request that starts is charged its whole output, also when it had produced some before a retraction."""
+        return min(int(self._played.output[request]), CLIP_NEW_TOKENS)
 
     def _prefill_batch(self) -> list[_Admission]:
         """Who is prefilled next, with how many tokens (get_new_batch_prefill and PrefillAdder)."""
@@ -62,8 +72,7 @@ class SglangScheduler:
         if room <= 0 and self._chunked is None:
             self._full = True
             return []
-        left = np.minimum(played.output - played.produced, CLIP_NEW_TOKENS)
-        promised = self._ratio * float(left[self._running].sum())
+        promised = self._ratio * sum(self._to_come(request) for request in self._running)
         free = self._free_tokens()
         spoken_for = 0
         chunk = server.chunk_tokens
@@ -74,38 +83,45 @@ class SglangScheduler:
             taken = min(rest, affordable if affordable > 0 else chunk)
             batch.append(_Admission(self._chunked, taken))
             ends = taken == rest
-            spoken_for += taken + (int(left[self._chunked]) if ends else 0)
+            spoken_for += taken + (self._charged(self._chunked) if ends else 0)
             chunk -= taken
             if not ends:
                 return batch
             self._chunked = None
-        while played.waiting and chunk > 0:
+        while played.waiting:
             if len(batch) >= room:
                 self._full = True
                 break
             request = played.waiting[0]
             asked = played.missing(request)
-            if asked + int(left[request]) + server.page_tokens >= free - promised - spoken_for:
+            if asked + self._to_come(request) + server.page_tokens >= free - promised - spoken_for:
                 self._full = True
+                break
+            if not chunk:
                 break
             played.admit()
             taken = min(asked, chunk)
             batch.append(_Admission(request, taken))
             chunk -= taken
-            if taken < asked:
+            ends = taken == asked
+            spoken_for += taken + (self._charged(request) if ends else 0)
+            if free - promised - spoken_for <= 0 or free <= sum(part.tokens for part in batch):
+                self._full = True
+            if not ends:
                 self._chunked = request
+            if self._full or not chunk:
                 break
-            spoken_for += taken + int(left[request])
         return batch
 
     def _prefill(self, batch: list[_Admission]) -> None:
         played = self._played
         context = sum(int(played.held[part.request]) for part in batch)
         tokens = sum(part.tokens for part in batch)
+        decoding = int(played.held[self._running].sum())
         for part in batch:
             played.held[part.request] += part.tokens
         step_us = self._times.prefill_us(0, tokens, context)
-        played.prefilled(step_us, tokens, int(played.held.sum()))
+        played.prefilled(step_us, tokens, decoding + context + tokens)
         for part in batch:
             if part.request == self._chunked:
                 continue
@@ -122,7 +138,10 @@ class SglangScheduler:
         steps = steps_that_fit(held, int(left.min()), self._capacity, page)
         if not steps:
             self._retract()
+            self._decode()
             return
+        if played.waiting and not self._full:
+            steps = 1
         requests, before = len(self._running), int(held.sum())
         step_us = self._times.decode_us(requests, before, steps)
         if requests < self._server.max_running:

@@ -35,7 +35,7 @@ class VllmScheduler:
         return -(-tokens // self._server.page_tokens)
 
     def _free_pages(self) -> int:
-        return self._capacity - pages(self._played.held, self._server.page_tokens)
+        return self._capacity - pages(self._played.held[self._running], self._server.page_tokens)
 
     def _fits(self, request: int, tokens: int, free_pages: int) -> bool:
         held = int(self._played.held[request])
@@ -52,8 +52,7 @@ class VllmScheduler:
         if played.waiting and len(self._running) < server.max_running:
             head = played.waiting[0]
             budget = server.chunk_tokens - len(self._running)
-            free = self._free_pages() - len(self._running)
-            if budget > 0 and self._fits(head, min(played.missing(head), budget), free):
+            if budget > 0 and self._fits(head, played.missing(head), self._free_pages()):
                 return 0
         left = played.output[self._running] - played.produced[self._running]
         return steps_that_fit(played.held[self._running], int(left.min()), self._capacity, server.page_tokens)
@@ -96,9 +95,10 @@ class VllmScheduler:
             played.waiting and budget > 0 and not preempted and len(self._running) < self._server.max_running
         ):
             request = played.waiting[0]
-            tokens = min(played.missing(request), budget)
-            if not self._fits(request, tokens, free):
+            # Admission asks for pages of the whole prompt (scheduler_reserve_full_isl), though chunks take them.
+            if not self._fits(request, played.missing(request), free):
                 break
+            tokens = min(played.missing(request), budget)
             self._running.append(played.admit())
             scheduled[request] = tokens
             budget -= tokens
@@ -113,13 +113,14 @@ class VllmScheduler:
     def _run(self, scheduled: dict[int, int]) -> None:
         played = self._played
         decoding = sum(self._decodes(request) for request in scheduled)
-        context = int(sum(played.held[request] for request in scheduled))
+        context = int(played.held[list(scheduled)].sum())
+        others = int(played.held[self._running].sum()) - context
         prompt_tokens = sum(scheduled.values()) - decoding
         for request, tokens in scheduled.items():
             played.held[request] += tokens
         if prompt_tokens:
             step_us = self._times.prefill_us(decoding, prompt_tokens, context)
-            played.prefilled(step_us, prompt_tokens, int(played.held.sum()))
+            played.prefilled(step_us, prompt_tokens, others + context + sum(scheduled.values()))
         else:
             played.decoded(self._times.decode_us(decoding, context, 1), decoding, context)
         for request in scheduled:
