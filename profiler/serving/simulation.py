@@ -9,7 +9,10 @@ from placer.profiler.serving.step_time import StepTimes
 from placer.profiler.serving.traffic import Traffic
 from placer.profiler.serving.vllm_scheduler import VllmScheduler
 
-_SCHEDULERS = {Scheduler.SGLANG: SglangScheduler, Scheduler.VLLM: VllmScheduler}
+_SCHEDULERS: dict[Scheduler, type[SglangScheduler | VllmScheduler]] = {
+    Scheduler.SGLANG: SglangScheduler,
+    Scheduler.VLLM: VllmScheduler,
+}
 
 
 def simulate(traffic: Traffic, server: Server, times: StepTimes) -> Served:
