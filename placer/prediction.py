@@ -6,7 +6,7 @@ import numpy as np
 
 from placer.hbm import ServerSettings
 from placer.level_cost import LevelCosts
-from placer.profiler.serving import simulate_closed_loop
+from placer.profiler.serving.closed_loop import simulate_closed_loop
 from placer.solvers.problem import Mask
 from placer.workload import Workload
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from placer.profiler.serving import simulate_closed_loop
+from placer.profiler.serving.closed_loop import simulate_closed_loop
 
 
 def test_one_client_alone() -> None:

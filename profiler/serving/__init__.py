@@ -1,0 +1,1 @@
+"""Serving prediction: requests played against a server's scheduler on predicted step times."""

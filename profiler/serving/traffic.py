@@ -1,0 +1,99 @@
+"""Traffic: the requests that a server is asked to serve, and when they arrive."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+
+Tokens = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """N requests in the order in which they are sent.
+
+    Attributes
+    ----------
+    prompt_tokens, output_tokens
+        int64 [N], at least 1 each.
+    arrival_us
+        float64 [N], ascending, of an open loop; None in a closed loop.
+    clients
+        Clients of a closed loop, each sending its next request when its last one ends; 0 in an open loop.
+    """
+
+    prompt_tokens: Tokens
+    output_tokens: Tokens
+    arrival_us: NDArray[np.float64] | None
+    clients: int
+
+    def __post_init__(self) -> None:
+        if self.prompt_tokens.shape != self.output_tokens.shape or self.prompt_tokens.ndim != 1:
+            raise ValueError("prompt_tokens and output_tokens must be [N] each")
+        if not self.requests:
+            raise BadInputError("the traffic holds no requests", "give at least one request")
+        if min(int(self.prompt_tokens.min()), int(self.output_tokens.min())) < 1:
+            raise BadInputError(
+                "a request has no prompt or no output tokens", "give lengths of at least 1 token"
+            )
+        if (self.arrival_us is None) == (self.clients < 1):
+            raise ValueError("traffic has either arrival times or clients")
+        if self.arrival_us is not None and (
+            self.arrival_us.shape != self.prompt_tokens.shape
+            or not np.isfinite(self.arrival_us).all()
+            or (np.diff(self.arrival_us) < 0).any()
+        ):
+            raise BadInputError(
+                "arrival times are not ascending numbers", "sort the requests by arrival time"
+            )
+
+    @property
+    def requests(self) -> int:
+        """N."""
+        return int(self.prompt_tokens.size)
+
+
+def fixed_lengths(requests: int, prompt_tokens: int, output_tokens: int) -> tuple[Tokens, Tokens]:
+    """Lengths of ``requests`` equal requests: int64 [N] of prompts, and of outputs."""
+    return (
+        np.full(requests, prompt_tokens, dtype=np.int64),
+        np.full(requests, output_tokens, dtype=np.int64),
+    )
+
+
+def spread_lengths(
+    requests: int, prompt_tokens: int, output_tokens: int, *, variation: float, seed: int
+) -> tuple[Tokens, Tokens]:
+    """Log-normal lengths with the given means and coefficient of variation: int64 [N] twice.
+
+    Log-normal with sigma² = ln(1 + variation²) and mu = ln(mean) - sigma²/2, so that the mean is kept.
+    """
+    random = np.random.default_rng(seed)
+    sigma = np.sqrt(np.log1p(variation**2))
+
+    def draw(mean: int) -> Tokens:
+        drawn = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, size=requests)
+        return np.maximum(1, np.rint(drawn)).astype(np.int64)
+
+    return draw(prompt_tokens), draw(output_tokens)
+
+
+def closed_loop(clients: int, prompt_tokens: Tokens, output_tokens: Tokens) -> Traffic:
+    """``clients`` that send the requests in order, all their first ones at time 0."""
+    return Traffic(prompt_tokens, output_tokens, None, clients)
+
+
+def poisson(rate_per_s: float, prompt_tokens: Tokens, output_tokens: Tokens, *, seed: int) -> Traffic:
+    """An open loop: ``rate_per_s`` requests per second on average, at exponential distances.
+
+    Raises
+    ------
+    BadInputError
+        When the rate is not above 0.
+    """
+    if not 0 < rate_per_s < float("inf"):
+        raise BadInputError(f"the request rate is {rate_per_s}", "give requests per second above 0")
+    distance_us = np.random.default_rng(seed).exponential(1e6 / rate_per_s, size=prompt_tokens.size)
+    return Traffic(prompt_tokens, output_tokens, np.cumsum(distance_us), 0)
