@@ -24,6 +24,11 @@ def test_unequal_layers_are_a_knapsack() -> None:
     assert choice.hot_layers == (3, 4)
 
 
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    best_layers(layerwise(room=170), [80] * 4)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_no_room_and_room_for_all() -> None:
     assert best_layers(layerwise(room=79), [80] * 4).hot_layers == ()
     assert best_layers(layerwise(room=320), [80] * 4).hot_layers == (1, 2, 3, 4)

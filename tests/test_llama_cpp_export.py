@@ -1,5 +1,6 @@
 """The export to llama.cpp: the override names exactly the cold layers' expert weights."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -62,6 +63,9 @@ def test_layers_are_chosen_by_the_plans_bytes_without_a_file(tmp_path: Path) -> 
     assert "--threads 32" in text
     subprocess.run(["bash", "-n", str(tmp_path / "out" / "launch.sh")], check=True)
     assert result.launch_line.startswith("MODEL_PATH=FILE.gguf ")
+    assert export_llama_cpp(
+        layerwise(room=170), Path(os.path.relpath(tmp_path / "out"))
+    ).launch_line.startswith("MODEL_PATH=FILE.gguf ./")
 
 
 def test_layers_are_chosen_by_the_files_own_bytes(tmp_path: Path) -> None:

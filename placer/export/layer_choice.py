@@ -9,6 +9,7 @@ import pulp
 from placer.errors import BadInputError
 from placer.placement import PlacementDocument
 from placer.placement_sections import WholeLayersSection
+from placer.solvers.ilp_backend import run_solver
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,12 @@ def best_layers(placement: PlacementDocument, layer_bytes: Sequence[int]) -> Lay
     """
     whole, room = known_layers(placement), room_bytes(placement)
     saved = np.asarray(whole.all_cold_ms) - np.asarray(whole.all_hot_ms)
-    problem = pulp.LpProblem("whole_layers", pulp.LpMaximize)
+    problem = pulp.LpProblem("whole_layers", pulp.LpMinimize)
     hot = [pulp.LpVariable(f"x{row}", cat="Binary") for row in range(saved.size)]
-    problem += pulp.lpSum(float(gain) * x for gain, x in zip(saved, hot, strict=True))
+    problem += pulp.lpSum(-float(gain) * x for gain, x in zip(saved, hot, strict=True))
     # In units of the room, so that bytes and milliseconds are of one size.
     problem += pulp.lpSum(size / max(room, 1) * x for size, x in zip(layer_bytes, hot, strict=True)) <= 1
-    problem.solve(pulp.HiGHS(msg=False))
+    run_solver(problem, "highs", gap=0.0, time_limit_s=10.0)
     chosen = [row for row, x in enumerate(hot) if (x.value() or 0) > 0.5]
     while chosen and sum(layer_bytes[row] for row in chosen) > room:
         # The solver's tolerance may admit a byte too many.

@@ -1,5 +1,6 @@
 """Export to llama.cpp and ik_llama.cpp: the layers whose experts stay on the CPU, as one tensor override."""
 
+import os
 import shlex
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def export_llama_cpp(
         ExportFile("launch.sh", script.encode(), executable=True),
     ]
     write_folder(out_dir, files, check=lambda _staged: None)
-    launch = shlex.quote(str(Path(".") / out_dir / "launch.sh"))
+    launch = shlex.quote(os.path.join(".", out_dir, "launch.sh"))
     line = launch if model_path else f"MODEL_PATH=FILE.gguf {launch}"
     return ExportResult(LLAMA_CPP, Path(out_dir), tuple(file.name for file in files), line, notes)
 

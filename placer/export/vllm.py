@@ -1,5 +1,6 @@
 """Export to stock vLLM: a YAML of flags that keeps the plan's KV pool exactly and offloads whole layers."""
 
+import os
 import shlex
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def export_vllm(
         ),
     ]
     write_folder(out_dir, files, check=lambda _staged: None)
-    launch = shlex.quote(str(Path(".") / out_dir / "launch.sh"))
+    launch = shlex.quote(os.path.join(".", out_dir, "launch.sh"))
     line = launch if model_path else f"MODEL_PATH=DIR {launch}"
     return ExportResult(VLLM, Path(out_dir), tuple(file.name for file in files), line, notes)
 
