@@ -1,7 +1,7 @@
 """What a level's steps cost on either side: the bridge from cost model and steps to a placement problem."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ class StepCosts:
         Time of a step outside the routed experts.
     extrapolated_share
         Share of steps that ask for more rows per expert than the profile measured.
+    kv_token_us
+        What a KV token more of the decoding requests' contexts adds to ``base_us``.
     """
 
     kind: StepKind
@@ -48,6 +50,7 @@ class StepCosts:
     heaviest_factor: NDArray[np.float64]
     base_us: float
     extrapolated_share: float
+    kv_token_us: float = 0.0
 
     def layer_us(self, hot: Mask) -> NDArray[np.float64]:
         """Time of every MoE layer of every step under ``hot`` (bool [L, E]): float [S, L]."""
@@ -82,10 +85,14 @@ def step_costs(
     """
     tokens = int(steps.tokens[0])
     load = step_load(steps.kind, tokens, settings, workload)
-    if cost.base is not None:
-        base_us = cost.base.step_us(load, kv_dtype=settings.kv_dtype)
-    else:
-        base_us = step_base_us(model, cost.rates, load, tp=tp, kv_dtype=settings.kv_dtype)
+
+    def base_us(load: StepLoad) -> float:
+        if cost.base is not None:
+            return cost.base.step_us(load, kv_dtype=settings.kv_dtype)
+        return step_base_us(model, cost.rates, load, tp=tp, kv_dtype=settings.kv_dtype)
+
+    longer = replace(load, context_tokens=2 * load.context_tokens)
+    kv_tokens = load.batch * load.context_tokens
     rates = cost.rates
     return StepCosts(
         kind=steps.kind,
@@ -97,7 +104,8 @@ def step_costs(
         + rates.transfer_call_us
         + rates.transfer_token_us * steps.tokens,
         heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
-        base_us=base_us,
+        base_us=base_us(load),
+        kv_token_us=(base_us(longer) - base_us(load)) / kv_tokens if kv_tokens else 0.0,
         extrapolated_share=float(
             np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens)) if steps.rows.size else 0.0
         ),

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
+EVERY = slice(None)
+"""All requests."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +86,23 @@ class Served:
         tokens = int(self.output_tokens[order[skipped:-skipped]].sum())
         return tokens / float(self.finish_us[last] - self.finish_us[first]) * 1e6
 
-    def ttft_ms(self) -> Spread:
-        """From arrival to the first token, queueing included."""
-        return spread((self.first_token_us - self.arrival_us) / 1e3)
+    def ttft_ms(self, counted: slice = EVERY) -> Spread:
+        """From arrival to the first token, queueing included, over the ``counted`` requests."""
+        return spread(((self.first_token_us - self.arrival_us) / 1e3)[counted])
 
-    def tpot_ms(self) -> Spread | None:
-        """Per request, time after its first token over the tokens after it; None when no request has two."""
-        several = self.output_tokens > 1
+    def tpot_ms(self, counted: slice = EVERY) -> Spread:
+        """Per request, time after its first token over the tokens after it; of requests with two or more.
+
+        Raises
+        ------
+        ValueError
+            When no counted request has two output tokens.
+        """
+        several = self.output_tokens[counted] > 1
         if not several.any():
-            return None
-        after = (self.finish_us - self.first_token_us)[several]
-        return spread(after / (self.output_tokens[several] - 1) / 1e3)
+            raise ValueError("no request has two output tokens")
+        after = (self.finish_us - self.first_token_us)[counted][several]
+        return spread(after / (self.output_tokens[counted][several] - 1) / 1e3)
 
     def queue_ms(self) -> Spread:
         """From arrival to a place on the server."""

@@ -94,7 +94,10 @@ class SglangScheduler:
                 break
             request = played.waiting[0]
             asked = played.missing(request)
-            if asked + self._to_come(request) + server.page_tokens >= free - promised - spoken_for:
+            # Alone it runs in any case: the runtime cuts its output to what the pool holds.
+            alone = not batch and not self._running
+            needed = asked + self._to_come(request) + server.page_tokens
+            if not alone and needed >= free - promised - spoken_for:
                 self._full = True
                 break
             if not chunk:

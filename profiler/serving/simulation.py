@@ -52,12 +52,10 @@ def simulate(traffic: Traffic, server: Server, times: StepTimes) -> Served:
 
 
 def _check_each_fits(traffic: Traffic, server: Server) -> None:
-    """SGLang wants one page and one token more free than a request's whole length before it starts it."""
-    spare = server.page_tokens + 1 if server.scheduler is Scheduler.SGLANG else 0
-    usable = server.kv_tokens // server.page_tokens * server.page_tokens - spare
+    usable = server.kv_tokens // server.page_tokens * server.page_tokens
     longest = int((traffic.prompt_tokens + traffic.output_tokens).max())
     if longest > usable:
         raise BadInputError(
             f"a request of {longest:,} tokens never fits a KV pool of {server.kv_tokens:,}",
-            f"give the pool at least {longest + spare:,} tokens, or shorten the requests",
+            f"give the pool at least {longest:,} tokens, or shorten the requests",
         )
