@@ -10,6 +10,13 @@ from placer.model.config import MAX_TOKENS
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 
+SPARE_TOKENS = 5
+"""Tokens that the pool must hold beyond one request, or the runtime cuts its output or refuses its prompt.
+
+sglang-kt 0.7.2 takes at most pool - 2 - prompt output tokens (managers/scheduler.py, init_req_max_new_tokens), and
+prompts below pool - 6 tokens (managers/tp_worker.py, max_req_input_len); two output tokens are the fewest.
+"""
+
 
 @dataclass(frozen=True)
 class MemoryDemand:
@@ -56,7 +63,8 @@ class MemoryDemand:
         page = sglang_page_tokens(self.model)
         # No two requests share a page.
         request = sglang_pool_tokens(self.request_tokens, page)
-        tokens = max(1, self.min_kv_tokens, self.running * request)
+        alone = sglang_pool_tokens(self.request_tokens + SPARE_TOKENS, page) if self.request_tokens else 0
+        tokens = max(1, self.min_kv_tokens, self.running * request, alone)
         share = -(-tokens // self.parallel.dp)
         ratio = sglang_window_ratio(
             self.model,

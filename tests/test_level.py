@@ -55,6 +55,15 @@ def test_running_requests_are_powers_of_two_halves_between_and_the_clients() -> 
     assert running_grid(5_000)[-2:] == (768, 1024)
 
 
+@pytest.mark.parametrize(("prompt", "output"), [(512, 128), (1, 2), (600, 2), (2, 700)])
+def test_a_lone_request_is_neither_refused_nor_cut(tiny: ModelSpec, prompt: int, output: int) -> None:
+    # sglang-kt: max_req_len = pool - 1; prompts below max_req_len - 5; output at most max_req_len - prompt - 1.
+    for level in every_level(tiny, Workload(prompt, output, 1)):
+        max_req_len = level.settings.kv_tokens - 1
+        assert prompt < max_req_len - 5
+        assert output <= max_req_len - prompt - 1
+
+
 def test_no_chunk_exceeds_the_prompt_by_more_than_one_step() -> None:
     assert chunk_grid(512, 4) == (512,)
     assert chunk_grid(1024, 4) == (512, 1024)
@@ -69,7 +78,9 @@ def test_no_chunk_is_smaller_than_the_decode_batch() -> None:
 
 def test_each_level_holds_the_kv_of_its_running_requests(tiny: ModelSpec) -> None:
     for level in every_level(tiny):
-        assert level.settings.kv_tokens == level.settings.max_running_requests * 640
+        running = level.settings.max_running_requests
+        # A lone request needs five tokens beyond its own, or the runtime cuts its output.
+        assert level.settings.kv_tokens == (645 if running == 1 else running * 640)
         spare = level.ledger.unused_bytes - level.room_experts * expert_share_bytes(tiny, 1)
         assert spare >= 0
 
