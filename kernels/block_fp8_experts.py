@@ -1,55 +1,25 @@
-"""What all block-FP8 GPU backends share: stacked weights on the device, their bytes and their gate."""
-
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, Self
+"""What all block-FP8 GPU backends share: stacked weights on the device, and their bytes."""
 
 import torch
-from torch import Tensor
 
 from placer.kernels.block_fp8 import BLOCK, BlockExpert, BlockMatrix, BlockSource
-from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
+from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.gpu_needs import GpuNeeds, cuda_capability
+from placer.kernels.gpu_experts import GpuExperts
 
 
-class BlockFp8Experts(ExpertMLP):
-    """Every layer holds a `BlockExpert` of stacks: ``gate_up`` [E, 2I, H] and ``down`` [E, H, I].
-
-    ``device`` is "cuda" in use; a backend whose kernels can be interpreted runs on "cpu" in tests.
-    """
-
-    method: ClassVar[str] = "FP8"
-    device: ClassVar[str] = "cuda"
-    error_limit: ClassVar[float] = 0.08
-    needs: ClassVar[GpuNeeds]
+class BlockFp8Experts(GpuExperts):
+    """Every layer holds a `BlockExpert` of stacks: ``gate_up`` [E, 2I, H] and ``down`` [E, H, I]."""
 
     def __init__(self, device: str = "cuda") -> None:
-        self._device = torch.device(device)
+        super().__init__(device)
         self._shape = ExpertShape(BLOCK, BLOCK, 1, 1)
         self._layers: list[BlockExpert] = []
-
-    @classmethod
-    def open(cls, threads: int, subpools: int) -> Self:
-        """See `ExpertMLP.open`."""
-        return cls()
-
-    @classmethod
-    def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
-        """See `ExpertMLP.problem`; no package is imported."""
-        return cls.needs.problem(shape, cuda_capability())
 
     @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:
         """A byte per weight, and a float32 scale per block of 128x128."""
         return shape.parameters + 4 * shape.parameters // BLOCK**2
-
-    def variant(self) -> str:
-        """See `ExpertMLP.variant`."""
-        if self._device.type == "cpu":
-            return f"{self._kind()}, CPU"
-        major, minor = torch.cuda.get_device_capability(self._device)
-        return f"{self._kind()}, {torch.cuda.get_device_name(self._device)}, sm{major}{minor}"
 
     def load(self, shape: ExpertShape, layers: int, weights: BlockSource, *, max_tokens: int) -> None:
         """Stack ``layers`` layers of weights on the device; ``max_tokens`` plays no part."""
@@ -71,11 +41,7 @@ class BlockFp8Experts(ExpertMLP):
         generator = torch.Generator(self._device).manual_seed(seed)
 
         def stack(rows: int, columns: int) -> BlockMatrix:
-            # One expert at a time: float32 values of a whole layer would take four times its bytes.
-            values = torch.empty(E, rows, columns, dtype=torch.float8_e4m3fn, device=self._device)
-            for expert in range(E):
-                drawn = torch.randn(rows, columns, generator=generator, device=self._device)
-                values[expert] = drawn.to(torch.float8_e4m3fn)
+            values = self._random_values(E, rows, columns, generator)
             scale = torch.full((E, rows // BLOCK, columns // BLOCK), columns**-0.5, device=self._device)
             return BlockMatrix(values, scale)
 
@@ -91,18 +57,6 @@ class BlockFp8Experts(ExpertMLP):
             )
         )
         return one.dequantise()
-
-    def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-        """See `ExpertMLP.forward`."""
-        return self.bound(layer, x, ids, weights)()
-
-    @abstractmethod
-    def bound(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Callable[[], Tensor]:
-        """See `ExpertMLP.bound`."""
-
-    @abstractmethod
-    def _kind(self) -> str:
-        """What runs, without the device."""
 
     def _stack(self, matrices: list[BlockMatrix]) -> BlockMatrix:
         return BlockMatrix(

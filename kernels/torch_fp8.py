@@ -1,16 +1,17 @@
 """GPU experts in FP8 on torch's own scaled matmuls, row-wise scales on both sides."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from placer.errors import MissingComponentError
-from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
+from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.fp8 import Fp8Matrix, Fp8Source, quantise_fp8
-from placer.kernels.gpu_needs import ELSEWHERE, GpuNeeds, cuda_capability
+from placer.kernels.gpu_experts import GpuExperts
+from placer.kernels.gpu_needs import ELSEWHERE, GpuNeeds
 
 ALIGNMENT = 16
 """Both sizes of an FP8 matrix must be multiples of this (torch._scaled_mm)."""
@@ -57,47 +58,23 @@ def product_grouped(rows: Fp8Matrix, stack: Stack, ends: Tensor, counts: Sequenc
     return result
 
 
-class TorchFp8(ExpertMLP):
-    """Gather, quantise, matmul, SwiGLU, quantise, matmul, scatter; grouped over experts where torch can.
-
-    ``device`` is "cuda" in use; "cpu" runs the same arithmetic for tests.
-    """
+class TorchFp8(GpuExperts):
+    """Gather, quantise, matmul, SwiGLU, quantise, matmul, scatter; grouped over experts where torch can."""
 
     name: ClassVar[str] = "torch"
-    method: ClassVar[str] = "FP8"
-    device: ClassVar[str] = "cuda"
-    error_limit: ClassVar[float] = 0.08
     needs: ClassVar[GpuNeeds] = GpuNeeds(multiple=ALIGNMENT)
 
     def __init__(self, device: str = "cuda") -> None:
-        self._device = torch.device(device)
+        super().__init__(device)
         self._layers: list[tuple[Stack, Stack]] = []
         self._product: Product = product_by_expert
         if self._device.type == "cuda":
             self._product = _probe_product(self._device)
 
     @classmethod
-    def open(cls, threads: int, subpools: int) -> Self:
-        """See `ExpertMLP.open`."""
-        return cls()
-
-    @classmethod
-    def problem(cls, shape: ExpertShape, threads: int) -> Problem | None:
-        """See `ExpertMLP.problem`; ``threads`` plays no part."""
-        return cls.needs.problem(shape, cuda_capability())
-
-    @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:
         """A byte per weight, and a float32 scale per output row."""
         return shape.parameters + 4 * (2 * shape.expert_intermediate_size + shape.hidden_size)
-
-    def variant(self) -> str:
-        """See `ExpertMLP.variant`."""
-        kind = "grouped" if self._product is product_grouped else "expert by expert"
-        if self._device.type == "cpu":
-            return f"row-wise scaled_mm, {kind}, CPU"
-        major, minor = torch.cuda.get_device_capability(self._device)
-        return f"row-wise scaled_mm, {kind}, {torch.cuda.get_device_name(self._device)}, sm{major}{minor}"
 
     def version(self) -> str:
         """See `ExpertMLP.version`."""
@@ -118,11 +95,7 @@ class TorchFp8(ExpertMLP):
         generator = torch.Generator(self._device).manual_seed(seed)
 
         def stack(rows: int, columns: int) -> Stack:
-            # One expert at a time: float32 values of a whole layer would take four times its bytes.
-            values = torch.empty(E, rows, columns, dtype=torch.float8_e4m3fn, device=self._device)
-            for expert in range(E):
-                drawn = torch.randn(rows, columns, generator=generator, device=self._device)
-                values[expert] = drawn.to(torch.float8_e4m3fn)
+            values = self._random_values(E, rows, columns, generator)
             return values, torch.full((E, rows), columns**-0.5, device=self._device)
 
         self._layers = [(stack(2 * inner, hidden), stack(hidden, inner)) for _ in range(layers)]
@@ -135,10 +108,6 @@ class TorchFp8(ExpertMLP):
         )
         gate, up = gate_up.chunk(2)
         return gate, up, down
-
-    def forward(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-        """See `ExpertMLP.forward`."""
-        return self.bound(layer, x, ids, weights)()
 
     def bound(self, layer: int, x: Tensor, ids: Tensor, weights: Tensor) -> Callable[[], Tensor]:
         """See `ExpertMLP.bound`: sorting is done here, the rest launches kernels only."""
@@ -164,6 +133,10 @@ class TorchFp8(ExpertMLP):
             return out.to(torch.bfloat16)
 
         return run
+
+    def _kind(self) -> str:
+        kind = "grouped" if self._product is product_grouped else "expert by expert"
+        return f"row-wise scaled_mm, {kind}"
 
     def _moved(self, stack: Stack) -> Stack:
         return stack[0].to(self._device), stack[1].to(self._device)
