@@ -14,22 +14,26 @@ class GpuDatasheet:
     ----------
     name
         The name that ``--gpu`` takes.
+    memory_gb
+        The vendor's figure, in the vendor's GB (which may be either of two).
     usable_bytes
-        What a CUDA process sees as total memory (less than the vendor's figure; see ``source``).
+        What a CUDA process sees as total memory, less than the vendor's figure.
     bandwidth_bytes_per_s
-        Vendor's peak memory bandwidth.
+        Peak memory bandwidth.
     bf16_flops, fp8_flops
-        Vendor's dense tensor peaks with FP32 accumulation; ``fp8_flops`` equals ``bf16_flops`` on GPUs
-        without FP8 units, where FP8 weights are widened before the product.
+        Dense tensor peaks with FP32 accumulation (vendors lead with figures for 2:4 sparsity, twice as high);
+        ``fp8_flops`` equals ``bf16_flops`` on GPUs without FP8 units, where FP8 weights are widened before the
+        product.
     pcie_bytes_per_s
         One direction of the host link at its x16 peak.
     source
-        Where the figures come from.
+        Where arithmetic and bandwidth come from, and the usable memory.
     device_words
         Words that all appear in the name that CUDA reports.
     """
 
     name: str
+    memory_gb: int
     usable_bytes: int
     bandwidth_bytes_per_s: float
     bf16_flops: float
@@ -40,13 +44,16 @@ class GpuDatasheet:
 
 
 _SEEN = "usable memory as CUDA reports it in public logs"
-_ADA = f"NVIDIA Ada architecture whitepaper, dense; {_SEEN}"
-_RTX_BLACKWELL = f"NVIDIA RTX Blackwell architecture whitepapers, dense; {_SEEN}"
+_UNITS = "dense with FP32 sums, borne out by units and clock"
+_ADA = f"NVIDIA Ada architecture whitepaper, {_UNITS}"
+_A100 = "NVIDIA A100 datasheet 1758950 (as quoted by glennklockwood.com), dense, no FP8 units"
+_HOPPER = f"NVIDIA H100 architecture whitepaper (as quoted by glennklockwood.com), {_UNITS}"
 
 
 def _gpu(
     name: str,
     device: str,
+    memory_gb: int,
     usable_gib: float,
     bandwidth_gb: float,
     bf16: float,
@@ -56,76 +63,95 @@ def _gpu(
 ) -> GpuDatasheet:
     return GpuDatasheet(
         name=name,
+        memory_gb=memory_gb,
         usable_bytes=int(usable_gib * GIB),
         bandwidth_bytes_per_s=bandwidth_gb * 1e9,
         bf16_flops=bf16 * 1e12,
         fp8_flops=fp8 * 1e12,
         pcie_bytes_per_s=pcie_gb * 1e9,
-        source=source,
+        source=f"{source}; {_SEEN}",
         device_words=tuple(device.split()),
     )
 
 
-# name, words of its CUDA name, usable GiB, GB/s, BF16 and FP8 teraflops (dense, FP32 sums), PCIe GB/s, source.
-# More telling names come first: "H100 PCIe" holds "H100" too.
+# Name, words of its CUDA name, the vendor's GB, usable GiB, GB/s, BF16 and FP8 teraflops (dense, FP32 sums),
+# PCIe GB/s, source. More telling names come first: "H100 PCIe" holds "H100" too.
 _GPUS = (
-    _gpu("rtx-4090", "RTX 4090", 23.5, 1008, 165.2, 330.3, 31.5, f"{_ADA} (lowest seen)"),
-    _gpu("rtx-5090", "RTX 5090", 31.3, 1792, 209.5, 419.0, 63.0, _RTX_BLACKWELL),
-    _gpu("rtx-6000-ada", "RTX 6000 Ada", 47.3, 960, 364.2, 728.5, 31.5, _ADA),
+    _gpu("rtx-4090", "RTX 4090", 24, 23.5, 1008, 165.2, 330.3, 31.5, f"{_ADA}; the lowest memory seen"),
+    _gpu(
+        "rtx-5090",
+        "RTX 5090",
+        32,
+        31.3,
+        1792,
+        209.5,
+        419.0,
+        63.0,
+        f"NVIDIA RTX Blackwell architecture whitepaper, {_UNITS}",
+    ),
+    _gpu("rtx-6000-ada", "RTX 6000 Ada", 48, 47.3, 960, 364.2, 728.5, 31.5, _ADA),
     _gpu(
         "rtx-6000-blackwell",
         "RTX PRO 6000 Blackwell",
+        96,
         94.97,
         1792,
         503.8,
         1007.6,
         63.0,
-        f"{_RTX_BLACKWELL}; Workstation Edition",
+        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition datasheet 3519208: 1792 GB/s, 4000 sparse FP4 TOPS, of "
+        "which dense FP8 is a quarter and BF16 an eighth; digits from 188 SMs at 2.617 GHz, as hmc-tech.com lists "
+        "them; the Max-Q and Server Editions are slower",
     ),
-    _gpu("l40s", "L40S", 44.39, 864, 362.0, 733.0, 31.5, f"NVIDIA L40S datasheet, dense; {_SEEN}"),
+    _gpu(
+        "l40s",
+        "L40S",
+        48,
+        44.39,
+        864,
+        362.05,
+        733.0,
+        31.5,
+        "NVIDIA L40S datasheet (as quoted by mullet.se), dense: 733 is its BF16 with sparsity and its FP8 without",
+    ),
     _gpu(
         "a100-80gb-pcie",
         "A100 80GB PCIe",
+        80,
         79.15,
         1935,
         312.0,
         312.0,
         31.5,
-        f"NVIDIA A100 PCIe 80GB datasheet, no FP8 units; {_SEEN}",
+        f"{_A100}; bandwidth of its PCIe column as quoted by thundercompute.com",
     ),
+    _gpu("a100-80gb", "A100 80GB", 80, 79.15, 2039, 312.0, 312.0, 31.5, _A100),
     _gpu(
-        "a100-80gb",
-        "A100 80GB",
-        79.15,
-        2039,
-        312.0,
-        312.0,
-        31.5,
-        f"NVIDIA A100 SXM 80GB datasheet, no FP8 units; {_SEEN}",
-    ),
-    _gpu(
-        "h100-pcie", "H100 PCIe", 79.18, 2000, 756.0, 1513.0, 63.0, f"NVIDIA H100 datasheet, dense; {_SEEN}"
-    ),
-    _gpu(
-        "h100-sxm",
-        "H100 80GB HBM3",
+        "h100-pcie",
+        "H100 PCIe",
+        80,
         79.18,
-        3350,
-        989.0,
-        1979.0,
+        2000,
+        756.5,
+        1513.0,
         63.0,
-        f"NVIDIA H100 datasheet, dense; {_SEEN}",
+        f"NVIDIA H100 PCIe product brief PB-11133-001 (above 2,000 GB/s); arithmetic {_UNITS}",
     ),
-    _gpu("h200", "H200", 139.8, 4800, 989.0, 1979.0, 63.0, f"NVIDIA H200 datasheet, dense; {_SEEN}"),
+    _gpu("h100-sxm", "H100 80GB HBM3", 80, 79.18, 3350, 989.4, 1978.9, 63.0, _HOPPER),
+    _gpu(
+        "h200", "H200", 141, 139.8, 4800, 989.4, 1978.9, 63.0, f"{_HOPPER}; bandwidth of the H200 datasheet"
+    ),
     _gpu(
         "b200",
         "B200",
+        180,
         178.35,
         7672,
         2250.0,
         4500.0,
         63.0,
-        f"NVIDIA B200 datasheet, dense; bandwidth from the driver; {_SEEN}",
+        "NVIDIA HGX B200 specifications (as quoted by glennklockwood.com), dense; bandwidth as the driver gives it, "
+        "7680 bits at 3996 MHz (pytorch/ao pull request 4002)",
     ),
 )
 
