@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings, expert_share_bytes
 from placer.model.spec import ModelSpec
-from placer.profiler.base import decode_base_us, prefill_base_us
+from placer.profiler.base import step_base_us
 from placer.profiler.cost import CostModel
+from placer.profiler.step_load import StepLoad
 from placer.profiler.steps import StepKind, Steps
 from placer.solvers.problem import FixedCharge, Floats, Mask, PlacementProblem, charged
 from placer.workload import Workload
@@ -75,28 +76,16 @@ class StepCosts:
 def step_costs(
     model: ModelSpec, cost: CostModel, steps: Steps, settings: ServerSettings, workload: Workload, tp: int
 ) -> StepCosts:
-    """Cost of decode or prefill ``steps`` at a level. All steps of one kind hold the same number of tokens."""
-    if steps.kind is StepKind.MIXED:
-        raise ValueError("a mixed step has no base time: cost its decode tokens and its chunk apart")
+    """Cost of ``steps`` at a level. All steps of one kind hold the same number of tokens.
+
+    A mixed step holds a token of every running request of the level; the others are its chunk.
+    """
     tokens = int(steps.tokens[0])
-    if steps.kind is StepKind.DECODE:
-        base_us = decode_base_us(
-            model,
-            cost.rates,
-            tp=tp,
-            batch=tokens,
-            context_tokens=workload.mean_context_tokens,
-            kv_dtype=settings.kv_dtype,
-        )
+    load = step_load(steps.kind, tokens, settings, workload)
+    if cost.base is not None:
+        base_us = cost.base.step_us(load, kv_dtype=settings.kv_dtype)
     else:
-        base_us = prefill_base_us(
-            model,
-            cost.rates,
-            tp=tp,
-            chunk_tokens=tokens,
-            context_tokens=workload.prompt_tokens // 2,
-            kv_dtype=settings.kv_dtype,
-        )
+        base_us = step_base_us(model, cost.rates, load, tp=tp, kv_dtype=settings.kv_dtype)
     rates = cost.rates
     return StepCosts(
         kind=steps.kind,
@@ -112,6 +101,22 @@ def step_costs(
         extrapolated_share=float(
             np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens)) if steps.rows.size else 0.0
         ),
+    )
+
+
+def step_load(kind: StepKind, tokens: int, settings: ServerSettings, workload: Workload) -> StepLoad:
+    """What a step of ``tokens`` tokens holds.
+
+    A token of a prompt sees half of it on average, whatever the chunks: that is P/2.
+    """
+    batch = {StepKind.DECODE: tokens, StepKind.PREFILL: 0}.get(kind, settings.max_running_requests)
+    if batch > tokens:
+        raise ValueError(f"a mixed step of {tokens} tokens cannot hold {batch} running requests")
+    return StepLoad(
+        batch=batch,
+        context_tokens=workload.mean_context_tokens,
+        chunk_tokens=tokens - batch,
+        chunk_context_tokens=workload.prompt_tokens // 2,
     )
 
 

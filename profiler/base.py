@@ -1,45 +1,60 @@
 """Base time of a step: everything outside the routed experts, from what the GPU sustains."""
 
+import math
+
 from placer.model.spec import ModelSpec
+from placer.model.weights import WeightGroup
+from placer.profiler.attention_layers import attention_layers
 from placer.profiler.cost import GpuRates
+from placer.profiler.step_load import StepLoad
 
 _EXPERT_FREE_CLASSES = ("attention", "router", "shared_experts", "dense", "norms", "other")
 
 
-def decode_base_us(
-    model: ModelSpec, rates: GpuRates, *, tp: int, batch: int, context_tokens: int, kv_dtype: str
-) -> float:
-    """Microseconds of one decode step of ``batch`` requests outside the routed experts.
+def step_base_us(model: ModelSpec, rates: GpuRates, load: StepLoad, *, tp: int, kv_dtype: str) -> float:
+    """Microseconds of one step outside the routed experts: decode, prefill, or both at once.
 
-    Every layer's fixed kernels, the non-expert weights and the output head read once, and the KV of every
-    request read once. Decoding is bound by bandwidth here, so arithmetic is left out.
+    Every layer's fixed kernels; the larger of reading the non-expert weights once and of 2 operations per
+    parameter and token; the KV and state of every decoding request, read once; the products of scores and
+    values of the chunk's tokens with what they see, 2·heads·(key + value) each, which grow with the square of a
+    prompt; and one read of the context that the chunk adds to.
     """
-    weights_bytes = _step_weights_bytes(model, tp)
-    kv_bytes = batch * (
-        context_tokens * model.kv_bytes_per_token_per_gpu(tp, kv_dtype)
-        + model.state_bytes_per_request_per_gpu(tp, kv_dtype)
+    arithmetic_us = _linear_flops(model, load, tp) / rates.bf16_flops * 1e6
+    reads_us = step_weights_bytes(model, tp) / rates.bytes_per_s * 1e6
+    kv_token_bytes = model.kv_bytes_per_token_per_gpu(tp, kv_dtype)
+    kv_bytes = load.batch * (
+        load.context_tokens * kv_token_bytes + model.state_bytes_per_request_per_gpu(tp, kv_dtype)
     )
-    reads_us = (weights_bytes + kv_bytes) / rates.bytes_per_s * 1e6
-    return model.num_layers * rates.layer_call_us + reads_us
+    kv_bytes += min(1, load.chunk_tokens) * load.chunk_context_tokens * kv_token_bytes
+    pairs_us = load.chunk_tokens * sum(
+        layers.entries(load.chunk_context_tokens) * layers.pair_flops(tp)
+        for layers in (attention_layers(model) if load.chunk_tokens else ())
+    )
+    return (
+        model.num_layers * rates.layer_call_us
+        + max(reads_us, arithmetic_us)
+        + kv_bytes / rates.bytes_per_s * 1e6
+        + pairs_us / rates.bf16_flops * 1e6
+    )
 
 
-def prefill_base_us(
-    model: ModelSpec, rates: GpuRates, *, tp: int, chunk_tokens: int, context_tokens: int, kv_dtype: str
-) -> float:
-    """Microseconds of one prefill chunk outside the routed experts.
+def _linear_flops(model: ModelSpec, load: StepLoad, tp: int) -> float:
+    """Two per parameter and token; the output head for the tokens that are sampled from, tables for none."""
+    tables = [math.prod(g.shape) for g in vocabulary(model) for _ in range(g.count)]
+    body = max(0, model.other_parameters - sum(tables))
+    return 2 * (body * load.tokens + max(tables, default=0) * load.sampled_tokens) / tp
 
-    The larger of the weights' reads and 2 flops per non-expert parameter and token, plus the KV read of the
-    context. The products of scores and values are left out: below a few thousand tokens of context they
-    are small beside the projections.
+
+def vocabulary(model: ModelSpec) -> list[WeightGroup]:
+    """The tables over the vocabulary: input embedding and output head, one group where they are alike."""
+    return [group for group in model.weights if group.weight_class == "embedding" and len(group.shape) > 1]
+
+
+def step_weights_bytes(model: ModelSpec, tp: int) -> int:
+    """Non-expert weights that every step reads on one of ``tp`` GPUs.
+
+    Of the tables a step reads the output head whole and a row of the input's per token, which is left out.
     """
-    parameters = model.parameters["total"] - model.parameters["routed"]
-    reads_us = _step_weights_bytes(model, tp) / rates.bytes_per_s * 1e6
-    arithmetic_us = 2 * parameters / tp * chunk_tokens / rates.bf16_flops * 1e6
-    kv_us = context_tokens * model.kv_bytes_per_token_per_gpu(tp, kv_dtype) / rates.bytes_per_s * 1e6
-    return model.num_layers * rates.layer_call_us + max(reads_us, arithmetic_us) + kv_us
-
-
-def _step_weights_bytes(model: ModelSpec, tp: int) -> int:
     weights = model.weights_bytes_per_gpu(tp)
-    # Of the embedding class a step reads the output head whole and one row of the input table per token.
-    return sum(weights[name] for name in _EXPERT_FREE_CLASSES) + weights["embedding"] // 2
+    head = max((g.bytes_per_gpu(tp, model.kv_heads) // g.count for g in vocabulary(model)), default=0)
+    return sum(weights[name] for name in _EXPERT_FREE_CLASSES) + head

@@ -6,6 +6,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.profiler.base_cost import BaseCost
+
 
 class Provenance(StrEnum):
     """How a number was obtained."""
@@ -125,8 +127,12 @@ class GpuRates:
 
 @dataclass(frozen=True)
 class CostModel:
-    """Both sides of a layer and what surrounds them, for one model on one machine."""
+    """Both sides of a layer and what surrounds them, for one model on one machine.
+
+    ``base`` is the measured time outside the routed experts; None where it follows from ``rates``.
+    """
 
     cold: SideCost
     hot: SideCost
     rates: GpuRates
+    base: BaseCost | None = None

@@ -7,9 +7,10 @@ import pytest
 from tiny_model import tiny_model
 
 from placer.datasheet import gpu_datasheet
-from placer.profiler.base import decode_base_us
+from placer.profiler.base import step_base_us
 from placer.profiler.cost import Provenance
 from placer.profiler.roofline import roofline_hot, roofline_rates
+from placer.profiler.step_load import StepLoad
 
 
 def test_an_expert_costs_its_bytes_or_its_arithmetic(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_the_base_of_a_decode_step_grows_with_batch_and_context(tmp_path: Path) 
     rates = roofline_rates(gpu_datasheet("rtx-4090"), model, 1)
 
     def base(batch: int, context: int) -> float:
-        return decode_base_us(model, rates, tp=1, batch=batch, context_tokens=context, kv_dtype="bf16")
+        return step_base_us(model, rates, StepLoad(batch, context), tp=1, kv_dtype="bf16")
 
     # 4 layers · 2 KV heads · 64 · 2 (K and V) · 2 bytes = 2,048 bytes per token.
     kv_us = 2_048 / rates.bytes_per_s * 1e6

@@ -1,5 +1,6 @@
 """Bytes of the non-expert weights that one GPU holds under tensor parallelism."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,12 +41,14 @@ class WeightGroup:
 
     def bytes_per_gpu(self, tp: int, kv_heads: int | None) -> int:
         """Bytes of all tensors of the group on one of ``tp`` GPUs; a cut that leaves a rest is rounded up."""
-        return self.count * elements_bytes(self._elements_per_gpu(tp, kv_heads), self.dtype)
+        sides = self.sides_per_gpu(tp, kv_heads)
+        return self.count * elements_bytes(math.prod(sides), self.dtype)
 
-    def _elements_per_gpu(self, tp: int, kv_heads: int | None) -> int:
+    def sides_per_gpu(self, tp: int, kv_heads: int | None) -> tuple[int, ...]:
+        """Shape of one tensor of the group on one of ``tp`` GPUs; a cut that leaves a rest is rounded up."""
         sides = list(self.shape)
         if not sides:
-            return 1
+            return ()
         rows = max(0, len(sides) - 2)
         if self.split is Split.VOCAB:
             padded = -(-sides[rows] // VOCAB_PADDING) * VOCAB_PADDING
@@ -63,10 +66,7 @@ class WeightGroup:
             sides[rows] = -(-sides[rows] * held // (query + 2 * kv))
         elif self.split is Split.INPUT and len(sides) > 1:
             sides[-1] = -(-sides[-1] // tp)
-        elements = 1
-        for side in sides:
-            elements *= side
-        return elements
+        return tuple(sides)
 
 
 def gpu_dtype(tensor: StoredTensor, *, plain: str, expert_format: str) -> str:
