@@ -1,11 +1,15 @@
 """The measured base of a step: time outside the routed experts, from kernels that were timed part by part."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from placer.profiler.attention_layers import AttentionLayers
 from placer.profiler.step_load import StepLoad
+
+MOST = 1e15
+"""No time or size of a usable base reaches this."""
 
 
 @dataclass(frozen=True)
@@ -154,3 +158,25 @@ class BaseCost:
         """The largest held-out error of any part."""
         fits = [fit for part in self.attention for fit in (part.decode, part.prefill) if fit is not None]
         return max((each.heldout_mape for each in (*self.parts, *fits)), default=0.0)
+
+    def fault(self, tp: int) -> str | None:
+        """What makes this unusable in a profile for ``tp``, or None."""
+        if self.device != "cuda":
+            return f"was timed on {self.device!r:.20}, not on a GPU"
+        if self.tp != tp:
+            return f"was timed for tp {self.tp}"
+        curves = [part.curve for part in self.parts] + ([self.all_reduce] if self.all_reduce else [])
+        for curve in curves:
+            if len(curve.tokens) != len(curve.us) or not curve.tokens or not _ascending(curve.tokens):
+                return "a curve's tokens do not ascend, or are not as many as its times"
+        fits = [fit for part in self.attention for fit in (part.decode, part.prefill) if fit is not None]
+        numbers = [us for curve in curves for us in curve.us]
+        numbers += [value for fit in fits for value in (fit.fixed_us, fit.token_us, fit.pair_us)]
+        numbers += [self.assumed_layer_us, self.untimed_weights_bytes, self.state_request_bytes]
+        if not all(0 <= number < MOST for number in numbers) or min(self.bytes_per_s, self.bf16_flops) <= 0:
+            return "a time or rate is out of range"
+        return None
+
+
+def _ascending(tokens: tuple[int, ...]) -> bool:
+    return tokens[0] >= 1 and all(before < after for before, after in pairwise(tokens))

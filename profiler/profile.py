@@ -12,6 +12,7 @@ from placer.document import dump_document, read_document
 from placer.errors import BadInputError
 from placer.model.spec import ModelSpec
 from placer.output import write_text
+from placer.profiler.base_cost import BaseCost
 from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.timing.kernel_profile import KernelProfile
@@ -54,6 +55,8 @@ class GpuProfile:
         What the GPU sustains outside the experts, with its own provenance.
     kernel
         The timed kernel, or None.
+    base
+        The timed rest of a layer; None where it follows from ``rates``.
     """
 
     name: str
@@ -64,6 +67,7 @@ class GpuProfile:
     hot: SideCost
     rates: GpuRates
     kernel: KernelProfile | None
+    base: BaseCost | None = None
 
     @property
     def provenance_text(self) -> str:
@@ -76,6 +80,11 @@ class GpuProfile:
     @property
     def base_provenance_text(self) -> str:
         """Origin of attention, router and transfer figures, in words."""
+        if self.base is not None:
+            return (
+                f"measured on {self.base.machine} ({self.base.kernels}; parts off by up to {self.base.worst_mape:.0%} "
+                "between the sizes timed); transfers from a datasheet, their latency assumed"
+            )
         return f"{self.rates.provenance.value} of {self.name}; launch and transfer latencies assumed"
 
 
@@ -132,7 +141,7 @@ class Profile:
 
     def cost_model(self) -> CostModel:
         """Both sides of a layer as `placer.solve` takes them."""
-        return CostModel(self.cpu.cost, self.gpu.hot, self.gpu.rates)
+        return CostModel(self.cpu.cost, self.gpu.hot, self.gpu.rates, self.gpu.base)
 
     @property
     def host_memory_bytes(self) -> int:
@@ -205,6 +214,8 @@ def read_profile(path: Path) -> Profile:
     for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
         if fault := _fault(side):
             raise BadInputError(f"profile {path}: field {name}: {fault}", "run 'placer profile' again")
+    if profile.gpu.base is not None and (fault := profile.gpu.base.fault(profile.tp)):
+        raise BadInputError(f"profile {path}: field gpu.base: {fault}", "run 'placer profile' again")
     rates = profile.gpu.rates
     latencies = (rates.layer_call_us, rates.transfer_call_us, rates.transfer_token_us)
     usable = (

@@ -19,6 +19,7 @@ from placer.profiler.cost import Provenance
 from placer.profiler.profile import SCHEMA, GpuProfile, Profile, ProfiledModel
 from placer.profiler.replay import replay_decode
 from placer.profiler.steps import Steps
+from placer.profiler.timing.base_profile import profile_base
 from placer.profiler.timing.cpu_profile import profile_cpu
 from placer.profiler.timing.gpu_profile import profile_gpu
 from placer.profiler.trace.importing import check_trace_of
@@ -28,6 +29,8 @@ QUICK_SECONDS, FULL_SECONDS = 70.0, 300.0
 """Wall time of a quick and of a full profile; what starts and writes comes on top."""
 GPU_SHARE = 0.3
 """Part of it for the GPU's kernels where they are timed: they are faster, and compiled first."""
+BASE_SHARE = 0.15
+"""Part of it for what surrounds the experts there."""
 _HELDOUT_CONCURRENCY = 8
 _HELDOUT_STEPS = 64
 
@@ -99,17 +102,18 @@ def profile_model(
     heldout = _heldout_steps(model, trace, request.seed)
     threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)
     gpu_seconds = GPU_SHARE * request.max_seconds if measure else 0.0
+    base_seconds = BASE_SHARE * request.max_seconds if measure else 0.0
     cpu = profile_cpu(
         shape,
         backend=request.cpu_kernel,
         threads=None if request.sweep_threads else threads,
         heldout_steps=heldout,
-        max_seconds=request.max_seconds - gpu_seconds,
+        max_seconds=request.max_seconds - gpu_seconds - base_seconds,
         seed=request.seed,
         keep_samples=request.keep_samples,
         progress=lambda done: progress(f"CPU kernel: {done.stage}", done.done / max(1, done.total)),
     )
-    kernel = None
+    kernel = base = None
     if measure:
         kernel = profile_gpu(
             shape,
@@ -119,6 +123,13 @@ def profile_model(
             seed=request.seed,
             keep_samples=request.keep_samples,
             progress=lambda done: progress(f"GPU kernel: {done.stage}", done.done / max(1, done.total)),
+        )
+        base = profile_base(
+            model,
+            request.tp,
+            max_seconds=base_seconds,
+            seed=request.seed,
+            progress=lambda done: progress(f"rest of a layer: {done.stage}", done.done / max(1, done.total)),
         )
     usable = int(torch.cuda.get_device_properties(0).total_memory) if measure else sheet.usable_bytes
     return Profile(
@@ -147,6 +158,7 @@ def profile_model(
             hot=roofline.roofline_hot(sheet, model, request.tp) if kernel is None else kernel.cost,
             rates=roofline.roofline_rates(sheet, model, request.tp),
             kernel=kernel,
+            base=base,
         ),
     )
 
@@ -166,11 +178,11 @@ def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
             f"name the server's GPU by its datasheet: --gpu {'|'.join(GPU_NAMES)}",
         )
     device = torch.cuda.get_device_name(0)
-    # Attention and transfers still come from the datasheet of the GPU that was found.
+    # Transfers still come from the datasheet of the GPU that was found.
     if (sheet := datasheet_of_device(device)) is not None:
         return sheet, True
     raise BadInputError(
-        f"GPU {device!r} has no datasheet here, which attention and transfer times need",
+        f"GPU {device!r} has no datasheet here, which transfer times need",
         f"name the closest one: --gpu {'|'.join(GPU_NAMES)}",
     )
 

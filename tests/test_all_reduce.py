@@ -1,16 +1,35 @@
 """Sums over processes: right on two of them here, and refused with the count where GPUs are missing."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from tiny_model import tiny_model
 
-from placer.kernels.all_reduce import all_reduce_problem, time_all_reduce
+from placer.kernels.all_reduce import all_reduce_problem
+from placer.profiler.timing.base_plan import BaseGrid, base_plan
+from placer.profiler.timing.base_timing import Device, sums_over_gpus
+from placer.profiler.timing.stopwatch import wall_clock
 
 
-def test_two_processes_sum_and_take_time() -> None:
+def test_two_processes_sum_and_the_base_has_the_curve(tmp_path: Path) -> None:
     # Each process checks that the sum of 1 and 2 is 3 before it times anything.
-    times = time_all_reduce(2, (8, 4096), samples=3, device="cpu")
-    assert [len(each) for each in times] == [3, 3]
-    assert all(us > 0 for each in times for us in each)
+    plan = base_plan(tiny_model(tmp_path), 2, grid=BaseGrid(tokens=(1, 16)))
+    curve, assumed_us, notes = sums_over_gpus(plan, Device("cpu", "a CPU", wall_clock, 1, 1, ()))
+    assert curve is not None
+    assert curve.tokens == (1, 16)
+    assert min(curve.us) > 0
+    assert assumed_us == 0.0
+    assert "NCCL" in notes[0]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_where_gpus_are_missing_the_assumption_is_named(tmp_path: Path) -> None:
+    plan = base_plan(tiny_model(tmp_path), 2)
+    curve, assumed_us, notes = sums_over_gpus(plan, Device("cuda", "no GPU", wall_clock, 1, 1, ()))
+    assert curve is None
+    assert assumed_us == 20.0
+    assert notes == ["sums over GPUs are not timed (0 of 2 GPUs are here): 20 us per layer assumed"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

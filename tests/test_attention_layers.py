@@ -57,7 +57,8 @@ def test_an_indexer_scores_all_and_selects_some() -> None:
 @needs_shared_data
 def test_compressed_entries_stand_for_several_tokens() -> None:
     by_ratio = {
-        (l.window_tokens, l.tokens_per_entry, l.value_width): l for l in layers_of("DeepSeek-V4-Flash")
+        (each.window_tokens, each.tokens_per_entry, each.value_width): each
+        for each in layers_of("DeepSeek-V4-Flash")
     }
     assert by_ratio[None, 128, 512].entries(6400) == 50
     assert by_ratio[None, 4, 512].entries(400) == 100

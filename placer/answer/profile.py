@@ -52,6 +52,7 @@ def profile_answer(profile: Profile) -> RenderableType:
         f"  regimes: {cpu.border_how}",
         f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
         f"rest of a layer: {profile.gpu.base_provenance_text}",
+        *_base_lines(profile),
         f"why this kernel: {cpu.reason}",
     ]
     if profile.merged is not None:
@@ -72,6 +73,17 @@ def _check_lines(cpu: KernelProfile) -> list[str]:
     return [
         f"  output on random weights off by {cpu.output_error:.1%}; an expert takes "
         f"{cpu.bytes_per_expert / 2**20:.3g} MiB"
+    ]
+
+
+def _base_lines(profile: Profile) -> list[str]:
+    """A decode step's base by part, and what was not timed; nothing where all of it follows from a datasheet."""
+    base = profile.gpu.base
+    if base is None:
+        return []
+    return [
+        *(f"  {part.count} x {part.name}: {part.curve.at(1):.1f} us at one token" for part in base.parts),
+        *(f"  note: {note}" for note in base.notes),
     ]
 
 
