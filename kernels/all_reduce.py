@@ -9,11 +9,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, multiprocessing
+import torch.multiprocessing
+from torch import Tensor, distributed
 
 from placer.errors import MissingComponentError
 from placer.kernels.expert_mlp import Problem
 
+_PROCESSES: Any = torch.multiprocessing
+"""torch types what it takes from here in some versions and not in others."""
 WARM_UPS = 3
 LAYERS = 8
 """Sums of one sample in a CUDA graph, as a step has many: starting the graph is shared among them."""
@@ -44,10 +47,10 @@ def time_all_reduce(
     with TemporaryDirectory(prefix="placer-all-reduce-") as folder:
         out = Path(folder) / "times.pt"
         try:
-            multiprocessing.spawn(
+            _PROCESSES.spawn(
                 _process, args=(world, tuple(widths), samples, device, _free_port(), str(out)), nprocs=world
             )
-        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+        except (_PROCESSES.ProcessRaisedException, _PROCESSES.ProcessExitedException) as error:
             raise MissingComponentError(
                 f"a sum over {world} processes failed: {str(error).strip().splitlines()[-1]}",
                 "profile with --tp 1, or check NCCL",

@@ -1,5 +1,6 @@
 """The one interface of attention kernels: queries of one step against the keys and values that are cached."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Attention(ABC):
 
 def scale_of(shape: AttentionShape) -> float:
     """1 / √Dk. A latent layer takes another constant, which changes no time."""
-    return float(shape.key_width) ** -0.5
+    return 1.0 / math.sqrt(shape.key_width)
 
 
 def reference_attention(shape: AttentionShape, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

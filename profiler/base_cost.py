@@ -156,8 +156,12 @@ class BaseCost:
     @property
     def worst_mape(self) -> float:
         """The largest held-out error of any part."""
-        fits = [fit for part in self.attention for fit in (part.decode, part.prefill) if fit is not None]
-        return max((each.heldout_mape for each in (*self.parts, *fits)), default=0.0)
+        errors = [part.heldout_mape for part in self.parts]
+        errors += [fit.heldout_mape for fit in self._fits()]
+        return max(errors, default=0.0)
+
+    def _fits(self) -> list[AttentionFit]:
+        return [fit for part in self.attention for fit in (part.decode, part.prefill) if fit is not None]
 
     def fault(self, tp: int) -> str | None:
         """What makes this unusable in a profile for ``tp``, or None."""
@@ -169,9 +173,8 @@ class BaseCost:
         for curve in curves:
             if len(curve.tokens) != len(curve.us) or not curve.tokens or not _ascending(curve.tokens):
                 return "a curve's tokens do not ascend, or are not as many as its times"
-        fits = [fit for part in self.attention for fit in (part.decode, part.prefill) if fit is not None]
         numbers = [us for curve in curves for us in curve.us]
-        numbers += [value for fit in fits for value in (fit.fixed_us, fit.token_us, fit.pair_us)]
+        numbers += [value for fit in self._fits() for value in (fit.fixed_us, fit.token_us, fit.pair_us)]
         numbers += [self.assumed_layer_us, self.untimed_weights_bytes, self.state_request_bytes]
         if not all(0 <= number < MOST for number in numbers) or min(self.bytes_per_s, self.bf16_flops) <= 0:
             return "a time or rate is out of range"

@@ -13,7 +13,7 @@ from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.backends import GPU_BACKENDS
 from placer.kernels.cores import usable_cores
 from placer.kernels.expert_shape import ExpertShape
-from placer.model.spec import ModelSpec
+from placer.model.spec import GPU_FORMAT, ModelSpec
 from placer.profiler import roofline
 from placer.profiler.cost import Provenance
 from placer.profiler.profile import SCHEMA, GpuProfile, Profile, ProfiledModel
@@ -98,6 +98,11 @@ def profile_model(
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
     # Before any minute is spent on timing: is there a GPU to put beside the CPU?
     sheet, measure = _gpu(request)
+    if measure and model.expert_format["gpu"] != GPU_FORMAT:
+        raise MissingComponentError(
+            f"hot experts of {model.name} are served in {model.expert_format['gpu']}, which no kernel here computes",
+            f"give the GPU by its datasheet: --gpu {sheet.name}",
+        )
     shape = ExpertShape(model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k)
     heldout = _heldout_steps(model, trace, request.seed)
     threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)

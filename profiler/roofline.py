@@ -23,9 +23,11 @@ MAX_ROWS = 65536
 def roofline_hot(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> SideCost:
     """Hot side of one GPU under tp: h(m) = max(weight bytes / bandwidth, m · flops / peak), h0 = one call.
 
-    6·H·I flops per row: two for each weight of gate, up and down.
+    6·H·I flops per row: two for each weight of gate, up and down; at the FP8 peak for FP8 weights, at the bf16
+    peak for smaller ones, which kernels widen before the product.
     """
     share_bytes = model.expert_bytes(model.expert_format["gpu"]) / tp
+    peak = gpu.fp8_flops if model.expert_format["gpu"].startswith("fp8") else gpu.bf16_flops
     row_flops = 6 * model.expert_hidden_size * model.expert_intermediate_size / tp
     regime = Regime(
         min_tokens=1,
@@ -34,7 +36,7 @@ def roofline_hot(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> SideCost:
         token_us=0.0,
         expert_us=0.0,
         tile=1,
-        tile_us=row_flops / (gpu.fp8_flops * COMPUTE_EFFICIENCY) * 1e6,
+        tile_us=row_flops / (peak * COMPUTE_EFFICIENCY) * 1e6,
         residue_us=(0.0,),
         heaviest_factor=0.0,
         max_rows=MAX_ROWS,

@@ -286,12 +286,26 @@ def test_deepseek_v4_grows_when_it_is_repacked(tmp_path: Path, tiny: ModelSpec) 
     assert (held + repacking_bytes(model, held)) / GIB == pytest.approx(125.65, rel=0.005)
 
 
+def test_a_hot_expert_of_deepseek_v4_stays_in_four_bits(tmp_path: Path) -> None:
+    # 3·7168·3072 weights of half a byte, and a float32 scale for every 32 of them: 0.625 bytes a weight.
+    model = read(tmp_path, DEEPSEEK_V4_PRO)
+    assert model.expert_format == {"checkpoint": "mxfp4", "gpu": "mxfp4_f32", "cpu": "rawint4"}
+    assert expert_share_bytes(model, 1) == 3 * 7168 * 3072 * 5 // 8
+    assert "mxfp4_f32" in model.provenance["gpu"]
+    # All 61·384 of them on eight H200 make the 118.8 GiB of the log, and a server's repacked 125.65.
+    ledger = ledger_of(
+        model, hot=61 * 384, tokens=256, parallel=Parallelism(8), dtype="fp8", window_ratio=1.0
+    )
+    assert (ledger.weights_bytes - ledger.lines["repacking"]) / GIB == pytest.approx(118.8, rel=0.005)
+    assert ledger.weights_bytes / GIB == pytest.approx(125.65, rel=0.005)
+
+
 def test_a_hot_expert_of_deepseek_v4_takes_its_repacking_too(tmp_path: Path) -> None:
     model = read(tmp_path, DEEPSEEK_V4_PRO)
     demand = MemoryDemand(
         model=model,
         parallel=Parallelism(8),
-        budget_bytes=int(137.9 * GIB),
+        budget_bytes=int(100 * GIB),
         running=4,
         chunk_tokens=2048,
         kv_dtype="fp8",

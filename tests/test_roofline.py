@@ -1,5 +1,6 @@
 """The datasheet roofline: bytes below the ridge, arithmetic above it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,3 +43,10 @@ def test_the_base_of_a_decode_step_grows_with_batch_and_context(tmp_path: Path) 
     assert base(8, 1000) - base(4, 1000) == pytest.approx(4 * 1000 * kv_us)
     assert base(4, 2000) - base(4, 1000) == pytest.approx(4 * 1000 * kv_us)
     assert base(1, 1) > 4 * 30.0
+
+
+def test_four_bit_experts_read_less_and_compute_in_bf16(tmp_path: Path) -> None:
+    model, gpu = replace(tiny_model(tmp_path), gpu_format="mxfp4_f32"), gpu_datasheet("rtx-4090")
+    hot = roofline_hot(gpu, model, 1).regimes[0]
+    assert hot.floor_us == pytest.approx(3 * 256 * 128 * 0.625 / (0.75 * 1008e9) * 1e6)
+    assert hot.tile_us == pytest.approx(6 * 256 * 128 / (0.5 * 165.2e12) * 1e6)

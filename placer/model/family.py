@@ -1,7 +1,7 @@
 """What a family entry says: where a config.json has the counts, and how its checkpoints name the weights."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from placer.model.attention import Attention
 from placer.model.config import Config
@@ -141,6 +141,8 @@ class Family:
     states_expert_dtype
         Whether a quantised config.json must give ``expert_dtype``, because its quantization_config names
         another format than that of the experts.
+    hot_formats
+        What a GPU holds routed experts in by their format in the checkpoint, where that is not block FP8.
     no_effect
         Structural fields that this family's published checkpoints carry and that change no size.
     """
@@ -172,4 +174,5 @@ class Family:
     model_extras: Callable[[Config, str], list[Module]] = _no_modules
     positions_field: tuple[str, ...] = ("max_position_embeddings",)
     states_expert_dtype: bool = False
+    hot_formats: Mapping[str, str] = field(default_factory=dict)
     no_effect: tuple[str, ...] = ()

@@ -42,6 +42,14 @@ def mxfp4_bytes(N: int, K: int) -> int:
     return N * K // 2 + N * -(-K // GROUP)
 
 
+def mxfp4_f32_bytes(N: int, K: int) -> int:
+    """Half a byte per weight and a float32 scale per 32: DeepSeek-V4's experts in SGLang, which widens the scales.
+
+    Source: sglang/srt/layers/quantization/fp8.py, create_weights where ``is_fp4_expert``.
+    """
+    return N * K // 2 + 4 * N * -(-K // GROUP)
+
+
 def mxfp8_bytes(N: int, K: int) -> int:
     """One byte per weight and one byte-sized exponent per 32 of them (OCP Microscaling Formats 1.0)."""
     return N * K + N * -(-K // GROUP)
@@ -146,6 +154,7 @@ _MATRIX_BYTES: dict[str, Callable[[int, int], int]] = {
     "fp8_block": fp8_block_bytes,
     "fp8_channel": fp8_channel_bytes,
     "mxfp4": mxfp4_bytes,
+    "mxfp4_f32": mxfp4_f32_bytes,
     "fp8_tensor": fp8_tensor_bytes,
     "mxfp8": mxfp8_bytes,
     "nvfp4": nvfp4_bytes,

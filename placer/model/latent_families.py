@@ -85,6 +85,7 @@ LATENT_FAMILIES = (
         layer_extras=layer_connections,
         model_extras=head_connections,
         states_expert_dtype=True,
+        hot_formats={"mxfp4": "mxfp4_f32"},
     ),
     Family(
         model_types=("glm_moe_dsa",),

@@ -61,6 +61,8 @@ class ModelSpec:
         What layers cache per token and per request.
     states
         What layers keep per request beside windows: recurrent states, rings of a compressor.
+    gpu_format
+        What a GPU holds hot experts in.
     provenance
         Where the figures come from: ``config``, ``sizes``, ``gpu``, and ``mismatch`` where headers and
         formulas disagree (the headers count); ``assumed`` where something is taken for granted.
@@ -95,11 +97,12 @@ class ModelSpec:
     cache: tuple[CacheGroup, ...]
     provenance: dict[str, str] = field(hash=False)
     states: tuple[RequestState, ...] = ()
+    gpu_format: str = GPU_FORMAT
 
     @property
     def expert_format(self) -> dict[str, str]:
         """Expert precision in the ``checkpoint``, on the ``gpu`` and, by default, on the ``cpu``."""
-        return {"checkpoint": self.checkpoint_format, "gpu": GPU_FORMAT, "cpu": CPU_FORMAT}
+        return {"checkpoint": self.checkpoint_format, "gpu": self.gpu_format, "cpu": CPU_FORMAT}
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -300,6 +303,7 @@ def _spec(
         weights=weighed.groups,
         cache=plan.cache,
         states=plan.states,
+        gpu_format=_gpu_format(plan),
         provenance=provenance,
     )
 
@@ -322,7 +326,13 @@ def _config_origin(config: Config) -> str:
     return origin
 
 
+def _gpu_format(plan: Blueprint) -> str:
+    return plan.family.hot_formats.get(plan.expert_format, GPU_FORMAT)
+
+
 def _gpu_origin(plan: Blueprint) -> str:
+    if (form := _gpu_format(plan)) != GPU_FORMAT:
+        return f"{form}, computed: SGLang keeps this model's experts in the checkpoint's precision"
     H, width = plan.counts.expert_hidden_size, plan.counts.expert_intermediate_size
     if H % _FP8_SIDE == 0 and width % _FP8_SIDE == 0:
         return "block FP8, computed"

@@ -9,10 +9,10 @@ from placer.errors import BadInputError
 from placer.kernels.attention import AttentionShape
 from placer.profiler.base_cost import AttentionFit, AttentionPart, BasePart, TokenCurve
 from placer.profiler.timing.base_plan import BaseGrid, PlannedAttention, PlannedPart
-from placer.profiler.timing.base_points import AttentionSize, attention_sizes, part_tokens
+from placer.profiler.timing.base_points import AttentionSize, Size, Work, attention_sizes, part_tokens
 
-Times = Mapping[tuple[object, object], float]
-"""Microseconds of (work, size) of `BasePoint`."""
+Times = Mapping[tuple[Work, Size], float]
+"""Microseconds by work and size."""
 LEAST_POINTS = 4
 
 

@@ -29,6 +29,11 @@ class AttentionSize:
     entries: int
 
 
+Work = ProductShape | LayerGlue | AttentionShape
+Size = int | AttentionSize
+"""Tokens, or an attention size."""
+
+
 @dataclass(frozen=True)
 class BasePoint:
     """One thing to time.
@@ -43,8 +48,8 @@ class BasePoint:
         How many layers one call stands for.
     """
 
-    work: ProductShape | LayerGlue | AttentionShape
-    size: int | AttentionSize
+    work: Work
+    size: Size
     bind: Callable[[], Callable[[], Tensor]]
     layers: int = 1
 
