@@ -753,8 +753,10 @@ def verify(
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Run a placement's cold side with the real kernel and compare with what was predicted."""
+    """Run a placement's layers with the real kernels and compare with what was predicted."""
+    from placer.answer.joined_verification import joined_answer
     from placer.answer.verification import verification_answer
+    from placer.joined_verification import verify_joined
     from placer.model.spec import read_model
     from placer.placement import read_placement
     from placer.profiler.profile import read_profile
@@ -764,20 +766,18 @@ def verify(
 
     request = VerifyRequest(layer_steps=layer_steps, running=running, max_seconds=max_seconds, seed=seed)
     spec = read_model(model)
+    inputs = (read_placement(placement), spec, read_trace(trace), read_profile(profile))
     with _Bar() as bar:
-        result = verify_placement(
-            read_placement(placement),
-            spec,
-            read_trace(trace),
-            read_profile(profile),
-            request,
-            progress=bar,
+        result = verify_placement(*inputs, request, progress=bar)
+        joined = verify_joined(
+            *inputs, layer_steps=layer_steps, max_seconds=max_seconds, seed=seed, progress=bar
         )
     _stop_if_interrupted()
     if json_output:
-        _print_json(result.document())
+        _print_json({**result.document(), "hot_side": joined.document()})
     else:
         _show(verification_answer(result))
+        _show(joined_answer(joined))
 
 
 @app.command()
