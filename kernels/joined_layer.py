@@ -34,6 +34,7 @@ class JoinedLayer:
     def __init__(self, hot: ExpertMLP, cold: ExpertMLP, *, device: str = "cuda") -> None:
         self._hot, self._cold, self._device = hot, cold, device
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hot") if device == "cpu" else None
+        self._memory = None if device == "cpu" else torch.cuda.graph_pool_handle()
 
     def bound(self, hot_layer: int, cold_layer: int, inputs: JoinedInputs) -> Callable[[], Tensor]:
         """The call, ready to be timed; it returns bfloat16 [q, H], the sum of both sides, when all is done."""
@@ -69,9 +70,11 @@ class JoinedLayer:
         with cuda.stream(stream):
             call()  # Compiles, and fills caches of kernels, before the graph is captured.
             stream.synchronize()
+            # `torch.cuda.graph` would collect garbage and empty the allocator around every capture.
             graph = cuda.CUDAGraph()
-            with cuda.graph(graph, stream=stream):
-                hot = call()
+            graph.capture_begin(pool=self._memory)
+            hot = call()
+            graph.capture_end()
         copied = cuda.Event()
 
         def run() -> Tensor:

@@ -90,6 +90,8 @@ def base_plan(
     timed = sum(part.count * part.work.bytes for part in parts if isinstance(part.work, ProductShape))
     attention = tuple(_planned(layers, tp) for layers in attention_layers(model))
     notes = ["a projection's inputs are rounded by the kernel before it in a server: not timed"]
+    if any(each.decode is not None for each in attention):
+        notes.append("attention is timed on bf16 entries; FP8 entries are charged as much, which is too much")
     if any(each.decode is None for each in attention):
         notes.append("compressed or index attention is not timed: bytes and operations at the measured rates")
     if model.states:
