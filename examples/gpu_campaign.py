@@ -112,8 +112,12 @@ def run(model: ModelSpec, tp: int, folder: Path, *, max_seconds: float, seed: in
                 "achieved_share": timed.achieved_share,
                 "points": [asdict(point) for point in timed.points],
             }
-            reached = f"held-out MAPE {timed.report.overall.mape:.1%}, {timed.achieved_share:.0%} of bandwidth"
-            print(f"  {backend.name}: {reached}, output off by {timed.output_error or 0:.1%}", file=sys.stderr)
+            reached = (
+                f"held-out MAPE {timed.report.overall.mape:.1%}, {timed.achieved_share:.0%} of bandwidth"
+            )
+            print(
+                f"  {backend.name}: {reached}, output off by {timed.output_error or 0:.1%}", file=sys.stderr
+            )
         except PlacerError as error:
             entry["failed"] = error.what
             print(f"  {backend.name}: {error.what}", file=sys.stderr)
