@@ -16,7 +16,7 @@ from placer.placement import PlacementDocument
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.profile import Profile
 from placer.profiler.replay import replay_decode
-from placer.profiler.timing.joined_step import joined_steps
+from placer.profiler.timing.joined_step import JoinedStep, joined_steps
 from placer.profiler.timing.joined_timing import JoinedSpec, TimedJoinedStep, longest_first, time_joined
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
@@ -118,14 +118,12 @@ def verify_joined(
     """Run layer-steps of held-out requests with hot experts on the GPU and cold ones on the CPU at once.
 
     Placement, trace and profile are taken to have passed `placer.verification.verify`. Where there is no GPU that
-    the profile speaks of, nothing is run and the answer says why.
+    the profile speaks of, or a kernel crashes, hangs or returns wrong numbers, the answer says so.
 
     Raises
     ------
     BadInputError
         When the layer-steps do not fit into the time.
-    MissingComponentError
-        When a kernel crashes, hangs or returns wrong numbers.
     """
     layers = tuple(model.moe_layers)
     if (problem := hot_side_problem(model, profile)) is not None:
@@ -136,16 +134,22 @@ def verify_joined(
     chosen = joined_steps(steps, placement.hot_mask(), seed=seed)[:layer_steps]
     if not chosen:
         return JoinedVerification((), layers, not_run="no layer-step gives both sides anything to do")
-    spec = joined_spec(profile, chosen=tuple(chosen), max_seconds=max_seconds, seed=seed)
-    timed, repeats, kernels = time_joined(
-        replace(spec, resident_bytes=resident_bytes),
-        profile.cost_model(),
-        lambda done: progress(f"verify: {done.stage}", done.done / max(1, done.total)),
-    )
+    try:
+        spec = joined_spec(profile, chosen=tuple(chosen), max_seconds=max_seconds, seed=seed)
+        timed, repeats, kernels = time_joined(
+            replace(spec, resident_bytes=resident_bytes),
+            profile.cost_model(),
+            lambda done: progress(f"verify: {done.stage}", done.done / max(1, done.total)),
+        )
+    except MissingComponentError as error:
+        # What was found of the cold side stays worth telling.
+        return JoinedVerification((), layers, not_run=error.what)
     return JoinedVerification(timed, layers, repeats, kernels)
 
 
-def joined_spec(profile: Profile, *, chosen: tuple[Any, ...], max_seconds: float, seed: int) -> JoinedSpec:
+def joined_spec(
+    profile: Profile, *, chosen: tuple[JoinedStep, ...], max_seconds: float, seed: int
+) -> JoinedSpec:
     """The kernels, threads and shapes of ``profile`` on ``chosen`` layer-steps."""
     backend, _ = choose_gpu_backend(_hot_backend(profile), _hot_shape(profile))
     return JoinedSpec(

@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from small_traces import token_trace
 from tiny_model import line, tiny_cost, tiny_model
 
+from placer import joined_verification
 from placer.answer.joined_verification import joined_answer
 from placer.joined_verification import JoinedVerification, hot_side_problem, verify_joined
 from placer.kernels.expert_shape import ExpertShape
@@ -71,13 +72,30 @@ def test_both_sides_run_at_once_in_a_process_of_their_own() -> None:
     assert kernels.startswith("row-wise scaled_mm, expert by expert, CPU beside ")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_the_answer_says_so(tmp_path: Path) -> None:
-    model = tiny_model(tmp_path)
-    assert hot_side_problem(model, profile()) == "no CUDA device"
+def verified(folder: Path) -> JoinedVerification:
     ids = np.tile(np.array([[[0, 1]] * 4]), (40, 1, 1))
     trace = token_trace(ids, experts=8, request=np.repeat(np.arange(10), 4).tolist())
     plan = placement({layer: [0] for layer in range(4)}, layers=range(4), experts=8)
-    found = verify_joined(plan, model, trace, profile(), layer_steps=4, max_seconds=5.0, seed=0)
+    return verify_joined(plan, tiny_model(folder), trace, profile(), layer_steps=4, max_seconds=5.0, seed=0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_the_answer_says_so(tmp_path: Path) -> None:
+    found = verified(tmp_path)
     assert found.document() == {"run": False, "reason": "no CUDA device"}
-    assert plain(joined_answer(found)).strip() == "hot side not run: no CUDA device"
+    assert plain(joined_answer(found)) == "hot side not run: no CUDA device"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_kernel_that_fails_leaves_the_cold_side_standing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A GPU that was there a moment ago.
+    monkeypatch.setattr(joined_verification, "hot_side_problem", lambda model, profile: None)
+    assert "finds no CUDA device" in str(verified(tmp_path).not_run)
+
+
+def test_four_bit_experts_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    four_bit = replace(tiny_model(tmp_path), gpu_format="mxfp4_f32")
+    assert hot_side_problem(four_bit, profile()) == "no kernel here computes experts in mxfp4_f32"

@@ -67,4 +67,5 @@ def joined_routing(
     # Dealt round the tokens, so that no token names an expert twice.
     ids[order[dealt % step.tokens], dealt // step.tokens] = np.repeat(experts, rows)
     is_hot = np.isin(ids, experts[: len(step.hot_rows)])
-    return tuple(torch.from_numpy(np.where(side, ids, SKIP)) for side in (is_hot, ~is_hot))  # type: ignore[return-value]
+    hot_ids, cold_ids = np.where(is_hot, ids, SKIP), np.where(is_hot, SKIP, ids)
+    return torch.from_numpy(hot_ids), torch.from_numpy(cold_ids)
