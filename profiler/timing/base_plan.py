@@ -9,6 +9,8 @@ from placer.model.spec import ModelSpec
 from placer.profiler.attention_layers import AttentionLayers, attention_layers
 from placer.profiler.base import step_weights_bytes
 
+ROUNDS = 15
+"""As many as a lower quartile needs."""
 _CLASSES = ("attention", "router", "shared_experts", "dense", "embedding")
 _FP8, _PLAIN = ("F8_E4M3",), ("BF16", "F16")
 
@@ -60,7 +62,10 @@ class PlannedAttention:
 
 @dataclass(frozen=True)
 class BasePlan:
-    """What is timed for one GPU of ``tp``; see `placer.profiler.base_cost.BaseCost` for the words."""
+    """What is timed for one GPU of ``tp``; see `placer.profiler.base_cost.BaseCost` for the words.
+
+    ``rounds`` are aimed at within ``max_seconds``; one more comes first and is discarded.
+    """
 
     tp: int
     layers: int
@@ -73,6 +78,7 @@ class BasePlan:
     grid: BaseGrid
     seed: int
     max_seconds: float
+    rounds: int = ROUNDS
 
 
 def base_plan(
