@@ -1,10 +1,12 @@
 """The per-layer cost model: what a side of a layer-step costs, by rows per expert and tokens of the call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
+
+from placer.profiler.factor import Factors
 
 
 class Provenance(StrEnum):
@@ -60,6 +62,17 @@ class Regime:
         cost = self.expert_us + self.tile_us * tiles + np.asarray(self.residue_us)[rest]
         return np.where(rows > 0, np.maximum(cost, self.floor_us), 0.0)
 
+    def scaled(self, factor: float) -> "Regime":
+        """This regime with every time multiplied by ``factor``."""
+        times = {field.name: getattr(self, field.name) for field in fields(self) if field.name.endswith("_us")}
+        return replace(
+            self,
+            **{
+                name: tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
+                for name, time in times.items()
+            },
+        )
+
 
 @dataclass(frozen=True)
 class SideCost:
@@ -70,6 +83,10 @@ class SideCost:
 
     regimes: tuple[Regime, ...]
     provenance: Provenance
+
+    def scaled(self, factor: float) -> "SideCost":
+        """This side with every time multiplied by ``factor``."""
+        return self if factor == 1.0 else replace(self, regimes=tuple(each.scaled(factor) for each in self.regimes))
 
     def regime(self, tokens: int) -> Regime:
         """The regime of a call of ``tokens`` tokens (after CUDA-graph padding)."""
@@ -125,8 +142,30 @@ class GpuRates:
 
 @dataclass(frozen=True)
 class CostModel:
-    """Both sides of a layer and what surrounds them, for one model on one machine."""
+    """Both sides of a layer and what surrounds them, for one model on one machine.
+
+    Attributes
+    ----------
+    base_factor, step_us
+        Of a calibration: what the time outside the experts is multiplied by, and what every step adds.
+    """
 
     cold: SideCost
     hot: SideCost
     rates: GpuRates
+    base_factor: float = 1.0
+    step_us: float = 0.0
+
+    def calibrated(self, factors: Factors) -> "CostModel":
+        """This cost model under the ``factors`` of a calibration."""
+        return CostModel(
+            self.cold.scaled(factors.cold),
+            self.hot.scaled(factors.hot),
+            replace(
+                self.rates,
+                transfer_call_us=self.rates.transfer_call_us * factors.transfer,
+                transfer_token_us=self.rates.transfer_token_us * factors.transfer,
+            ),
+            base_factor=self.base_factor * factors.base,
+            step_us=self.step_us + factors.step_us,
+        )
