@@ -64,7 +64,9 @@ class Regime:
 
     def scaled(self, factor: float) -> "Regime":
         """This regime with every time multiplied by ``factor``."""
-        times = {field.name: getattr(self, field.name) for field in fields(self) if field.name.endswith("_us")}
+        times = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name.endswith("_us")
+        }
         return replace(
             self,
             **{
@@ -86,7 +88,11 @@ class SideCost:
 
     def scaled(self, factor: float) -> "SideCost":
         """This side with every time multiplied by ``factor``."""
-        return self if factor == 1.0 else replace(self, regimes=tuple(each.scaled(factor) for each in self.regimes))
+        return (
+            self
+            if factor == 1.0
+            else replace(self, regimes=tuple(each.scaled(factor) for each in self.regimes))
+        )
 
     def regime(self, tokens: int) -> Regime:
         """The regime of a call of ``tokens`` tokens (after CUDA-graph padding)."""
@@ -139,6 +145,14 @@ class GpuRates:
     transfer_token_us: float
     provenance: Provenance
 
+    def with_transfers(self, factor: float) -> "GpuRates":
+        """These rates with the times of moving hidden states multiplied by ``factor``."""
+        return replace(
+            self,
+            transfer_call_us=self.transfer_call_us * factor,
+            transfer_token_us=self.transfer_token_us * factor,
+        )
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -161,11 +175,7 @@ class CostModel:
         return CostModel(
             self.cold.scaled(factors.cold),
             self.hot.scaled(factors.hot),
-            replace(
-                self.rates,
-                transfer_call_us=self.rates.transfer_call_us * factors.transfer,
-                transfer_token_us=self.rates.transfer_token_us * factors.transfer,
-            ),
+            self.rates.with_transfers(factors.transfer),
             base_factor=self.base_factor * factors.base,
             step_us=self.step_us + factors.step_us,
         )

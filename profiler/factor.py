@@ -49,7 +49,9 @@ class Factors:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.step_us / 1e3:+.3g} ms per step" if name is FactorName.STEP else f"{name.value} ×{self.value(name):.3f}"
+            f"{self.step_us / 1e3:+.3g} ms per step"
+            if name is FactorName.STEP
+            else f"{name.value} ×{self.value(name):.3f}"
             for name in self.changed
         ]
         return ", ".join(parts) or "nothing changed"

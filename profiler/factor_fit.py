@@ -66,7 +66,9 @@ def fit_factors(
     added per step (in units of ``step_scale_us``) last.
     """
     if not figures:
-        return FactorFit(UNCALIBRATED, dict.fromkeys(FactorName, "no figure was measured that it could change"), {})
+        return FactorFit(
+            UNCALIBRATED, dict.fromkeys(FactorName, "no figure was measured that it could change"), {}
+        )
     names = [name for name in FactorName if name in names]
     best = _Trial.of(figures, (), step_scale_us)
     singles: list[_Trial] = []
@@ -105,7 +107,9 @@ class _Trial:
         def factors(x: NDArray[np.float64]) -> Factors:
             found = UNCALIBRATED
             for name, value in zip(chosen, x.tolist(), strict=True):
-                found = found.with_value(name, value * scale_us if name is FactorName.STEP else float(np.exp(value)))
+                found = found.with_value(
+                    name, value * scale_us if name is FactorName.STEP else float(np.exp(value))
+                )
             return found
 
         def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -167,5 +171,7 @@ def _alternatives(best: _Trial, singles: list[_Trial]) -> dict[FactorName, float
     return {
         trial.chosen[0]: trial.factors.value(trial.chosen[0])
         for trial in singles
-        if trial.chosen != best.chosen and not trial.at_limit and trial.error <= max(best.error * 1.05, EXPLAINED)
+        if trial.chosen != best.chosen
+        and not trial.at_limit
+        and trial.error <= max(best.error * 1.05, EXPLAINED)
     }

@@ -147,6 +147,11 @@ class Profile:
         return CostModel(self.cpu.cost, self.gpu.hot, self.gpu.rates)
 
     @property
+    def calibration_notes(self) -> tuple[str, ...]:
+        """What to say beside anything that `cost_model` predicts: the calibration, and what makes it doubtful."""
+        return () if self.calibration is None else (self.calibration.sentence, *self.calibration.warnings)
+
+    @property
     def host_memory_bytes(self) -> int:
         """RAM of the machine whose CPU was timed."""
         return self.cpu.machine.memory_bytes

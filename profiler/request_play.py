@@ -40,7 +40,9 @@ class RequestPlay:
     end: Ints
     output_tokens: Ints
 
-    def figures(self, decode_us: Callable[[Ints], Floats], prefill_us: Callable[[Ints], Floats]) -> "PlayFigures":
+    def figures(
+        self, decode_us: Callable[[Ints], Floats], prefill_us: Callable[[Ints], Floats]
+    ) -> "PlayFigures":
         """What a client measures where steps of a size take ``decode_us`` and ``prefill_us`` microseconds."""
         step_us = np.empty(len(self.size))
         step_us[self.prefill] = prefill_us(self.size[self.prefill])
@@ -105,7 +107,8 @@ def play_requests(
     while waiting or remaining:
         free = slots - len(remaining)
         if waiting and free:
-            room, done = chunk_tokens, []
+            room = chunk_tokens
+            done: list[int] = []
             while waiting and room and len(done) < free:
                 request = waiting[0]
                 taken = min(room, prompt_left[request])

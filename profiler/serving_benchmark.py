@@ -140,8 +140,11 @@ class ClientResult(BaseModel):
     def _lengths(self, name: str) -> tuple[bool, tuple[int, ...], tuple[int, ...]]:
         """Whether lengths are each request's own; input and output tokens of the answered requests."""
         if self.input_lens is None or self.output_lens is None:
-            shares = (_shares(total, self.completed) for total in (self.total_input_tokens, self.total_output_tokens))
-            return False, *shares
+            return (
+                False,
+                _shares(self.total_input_tokens, self.completed),
+                _shares(self.total_output_tokens, self.completed),
+            )
         if len(self.input_lens) != len(self.output_lens):
             raise BadInputError(
                 f"{name} holds {len(self.input_lens)} input_lens and {len(self.output_lens)} output_lens",
