@@ -17,7 +17,7 @@ from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
 from placer.profiler.benchmark_file import BenchmarkFile
 from placer.profiler.calibration import Calibration, CalibrationSource, extreme_warnings
-from placer.profiler.factor import UNCALIBRATED, FactorName
+from placer.profiler.factor import FactorName
 from placer.profiler.factor_fit import fit_factors
 from placer.profiler.kt_timing_log import KtTimingLog
 from placer.profiler.profile import Profile, ProfileUse, check_profile_matches
@@ -119,43 +119,49 @@ def calibrate(
     notes: list[str] = []
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
-        label = f", {run.clients} client(s)" + (f", run {number}" if len(runs) > 1 else "")
+        label = f", run {number}" if len(runs) > 1 else ""
         play = benchmark_play(run, planned_level(placement).settings)
         figures += benchmark_figures(run, play, times, label)
         notes += [*_run_notes(run, trace), *times.notes]
     if log is not None:
         times = step_times(planned_workload(placement))
         figures += kt_log_figures(timed_layers(log, placement, times))
-        notes += [*_log_notes(log), *times.notes]
-    fit = fit_factors(
-        [figure.to_fit for figure in figures if figure.fitted],
-        # A log alone says nothing of time added per step, in whatever unit.
-        step_scale_us=float(np.mean([run.mean_tpot_ms for run in runs])) * 1e3 if runs else 1e6,
-        names=request.names,
-    )
+        notes += [*log.notes, *times.notes]
+    # A log alone says nothing of time added per step, in whatever unit.
+    step_scale_us = float(np.mean([run.mean_tpot_ms for run in runs])) * 1e3 if runs else 1e6
+    to_fit = [figure.to_fit for figure in figures if figure.fitted]
+    fit = fit_factors(to_fit, step_scale_us=step_scale_us, names=request.names)
     if FactorName.COLD in fit.factors.changed and profile.merged is not None:
         notes.append("the profile is merged of two machines; the server is one")
-    before = [figure.calibrated(UNCALIBRATED).error_before for figure in figures]
     compared = tuple(figure.calibrated(fit.factors) for figure in figures)
     calibration = Calibration(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         placer_version=__version__,
         factors=fit.factors,
         reasons={name.value: reason for name, reason in fit.reasons.items()},
-        alternatives={name.value: value for name, value in fit.alternatives.items()},
+        alternatives=fit.alternatives,
         figures=compared,
-        error_before=float(np.mean(np.abs(before))),
-        error_after=float(np.mean([abs(each.error_after) for each in compared])),
+        error_before=_mean_error([each.before / each.measured for each in compared]),
+        error_after=_mean_error([each.after / each.measured for each in compared]),
         sources=(*(_source(file) for file in benchmarks), *((_log_source(log),) if log else ())),
         placement=f"{placement.model.name}, solved {placement.created}, {placement.hot_total:,} experts hot",
         trace="uniform routing assumed" if trace is None else trace.header.source,
         distrust=tuple(
             dict.fromkeys(
-                (*extreme_warnings(fit.factors), *(f"warning: forced: {each}" for each in forced), *notes)
+                (
+                    *extreme_warnings(fit.factors, step_scale_us),
+                    *(f"warning: forced: {each}" for each in forced),
+                    *notes,
+                )
             )
         ),
     )
     return Calibrated(replace(profile, calibration=calibration), calibration, profile.calibration)
+
+
+def _mean_error(ratios: Sequence[float]) -> float:
+    """Geometric mean of how far ratios are from 1 in either direction, less 1: twice and half are 100 %."""
+    return float(np.expm1(np.mean(np.abs(np.log(ratios)))))
 
 
 def _mismatches(
@@ -207,16 +213,6 @@ def _run_notes(run: ServingBenchmark, trace: Trace | None) -> list[str]:
     if trace is None:
         notes.append("uniform routing was assumed")
     notes.append("prompts that the server found in its prefix cache make TTFT shorter than predicted")
-    return notes
-
-
-def _log_notes(log: KtTimingLog) -> list[str]:
-    notes = [
-        "the log times layers that run without CUDA graphs and wait after each stage: its hot and copy times hold "
-        "launches that a server with graphs does not pay"
-    ]
-    if log.unreadable:
-        notes.append(f"{log.unreadable} line(s) of the log could not be read and are left out")
     return notes
 
 

@@ -750,10 +750,22 @@ def verify(
         int | None, typer.Option("--running", help="Running requests (default: the placement's).")
     ] = None,
     max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall time of the run.")] = 120.0,
+    kt_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--kt-log", help="Compare with this log of a server with SGLANG_KT_HYBRID_TIMING instead."
+        ),
+    ] = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Run a placement's cold side with the real kernel and compare with what was predicted."""
+    """Run a placement's cold side with the real kernel and compare with what was predicted.
+
+    With --kt-log nothing is run: the layers that sglang-kt timed itself are compared.
+    """
+    if kt_log is not None:
+        _verify_runtime(placement, model, trace, profile, kt_log, seed=seed, json_output=json_output)
+        return
     from placer.answer.verification import verification_answer
     from placer.model.spec import read_model
     from placer.placement import read_placement
@@ -778,6 +790,32 @@ def verify(
         _print_json(result.document())
     else:
         _show(verification_answer(result))
+
+
+def _verify_runtime(
+    placement: Path, model: Path, trace: Path, profile: Path, kt_log: Path, *, seed: int, json_output: bool
+) -> None:
+    """`placer verify --kt-log`."""
+    from placer.answer.runtime_verification import runtime_verification_answer
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.kt_timing_log import read_kt_timing_log
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+    from placer.runtime_verification import verify_runtime
+
+    result = verify_runtime(
+        read_placement(placement),
+        read_model(model),
+        read_trace(trace),
+        read_profile(profile),
+        read_kt_timing_log(kt_log),
+        seed=seed,
+    )
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(runtime_verification_answer(result))
 
 
 @app.command()

@@ -69,11 +69,13 @@ class StepTimes:
         workload: Workload,
         tp: int,
     ) -> None:
-        rates = cost.rates
-        kernels = CostModel(cost.cold, cost.hot, rates.with_transfers(0.0))
-        self._costs = lambda steps: step_costs(model, kernels, steps, settings, workload, tp)
-        self._transfer_us = lambda tokens: rates.transfer_call_us + rates.transfer_token_us * tokens
+        self._model = model
+        self._rates = cost.rates
+        self._kernels = CostModel(cost.cold, cost.hot, cost.rates.with_transfers(0.0))
         self._hot = hot
+        self._settings = settings
+        self._workload = workload
+        self._tp = tp
         self._replays = replays
         self._sides: dict[tuple[StepKind, int], SideTimes] = {}
         self._extrapolated: set[tuple[StepKind, int]] = set()
@@ -84,9 +86,9 @@ class StepTimes:
             steps = self._replays.decode(size) if kind is StepKind.DECODE else self._replays.prefill(size)
             if steps is None:
                 raise ValueError("the replay leaves prompts out")
-            costs = self._costs(steps)
-            hot_us, cold_us = costs.side_us(self._hot)
-            self._sides[kind, size] = SideTimes(hot_us, cold_us, self._transfer_us(size), costs.base_us)
+            costs = step_costs(self._model, self._kernels, steps, self._settings, self._workload, self._tp)
+            transfer_us = self._rates.transfer_call_us + self._rates.transfer_token_us * size
+            self._sides[kind, size] = SideTimes(*costs.side_us(self._hot), transfer_us, costs.base_us)
             if costs.extrapolated_share:
                 self._extrapolated.add((kind, size))
         return self._sides[kind, size]

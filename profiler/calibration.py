@@ -64,11 +64,11 @@ class Calibration:
     factors
         Applied wherever a cost model is made of the profile; the kernels' measurements stay as they are.
     reasons, alternatives
-        By factor: how it was found or why it stays; other single factors that would explain the same figures.
+        By factor: how it was found or why it stays; other sets of factors that explain the figures as well.
     figures
         What was measured and predicted.
     error_before, error_after
-        Mean absolute relative error over the figures.
+        Over the figures, the geometric mean of how far predictions are off in either direction.
     sources
         The files.
     placement, trace
@@ -81,7 +81,7 @@ class Calibration:
     placer_version: str
     factors: Factors
     reasons: dict[str, str]
-    alternatives: dict[str, float]
+    alternatives: tuple[Factors, ...]
     figures: tuple[CalibratedFigure, ...]
     error_before: float
     error_after: float
@@ -124,11 +124,16 @@ class Calibration:
         return None
 
 
-def extreme_warnings(factors: Factors) -> tuple[str, ...]:
-    """A sentence for every factor outside 1/2 to 2."""
-    return tuple(
-        f"warning: {name.value} ×{factors.value(name):.3g} is outside 0.5 to 2: the profile is of another machine, or "
-        "the server does something that is not modelled"
+def extreme_warnings(factors: Factors, step_scale_us: float) -> tuple[str, ...]:
+    """A sentence for every factor outside 1/2 to 2, and for time per step above half of ``step_scale_us``."""
+    why = "the profile is of another machine, or the server does something that is not modelled"
+    found = [
+        f"warning: {name.value} ×{factors.value(name):.3g} is outside 0.5 to 2: {why}"
         for name in factors.changed
         if name is not FactorName.STEP and not 1 / EXTREME <= factors.value(name) <= EXTREME
-    )
+    ]
+    if factors.step_us > step_scale_us / EXTREME:
+        found.append(
+            f"warning: {factors.step_us / 1e3:.3g} ms are added to a step, half of it and more: {why}"
+        )
+    return tuple(found)

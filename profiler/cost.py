@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,16 +65,12 @@ class Regime:
 
     def scaled(self, factor: float) -> "Regime":
         """This regime with every time multiplied by ``factor``."""
-        times = {
+        times: dict[str, Any] = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name.endswith("_us")
         }
-        return replace(
-            self,
-            **{
-                name: tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
-                for name, time in times.items()
-            },
-        )
+        for name, time in times.items():
+            times[name] = tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
+        return replace(self, **times)
 
 
 @dataclass(frozen=True)

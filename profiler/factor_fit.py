@@ -14,10 +14,10 @@ EXPLAINED = 0.01
 """Root mean square relative error at which figures are explained: more factors would fit their noise."""
 FIGURE_ERROR = 0.05
 """Relative error that one figure of a benchmark is taken to have when it is asked what a factor is known to."""
-KNOWN_WITHIN = 0.2
+KNOWN_WITHIN = 0.25
 """Standard error of a factor (relative) above which the figures do not identify it."""
 _IMPROVES = 0.7
-_MOST = np.log(100.0)
+_MOST = np.log(10.0)
 _NO_STEP = 1e-9
 
 
@@ -44,12 +44,12 @@ class FactorFit:
     reasons
         By factor: how it was found, or why it stays.
     alternatives
-        Values of other single factors that explain the figures as well as the one that was chosen.
+        Other sets of as many factors that explain the figures as well: they cannot be told apart.
     """
 
     factors: Factors
     reasons: dict[FactorName, str]
-    alternatives: dict[FactorName, float]
+    alternatives: tuple[Factors, ...]
 
 
 def fit_factors(
@@ -61,17 +61,19 @@ def fit_factors(
     """The smallest set of ``names`` that brings predictions to the ``figures``, by least squares of log ratios.
 
     Sets of growing size are tried while the error is above `EXPLAINED` and falls by three tenths at least; a
-    set counts only where the figures know each of its factors within `KNOWN_WITHIN`, and never more factors
-    than figures. Of sets that explain the figures alike, the one that they depend on most is taken, and time
-    added per step (in units of ``step_scale_us``) last.
+    set counts only where the figures know each of its factors within `KNOWN_WITHIN` and none is off tenfold, and
+    never more factors than figures. Of sets that explain the figures alike, the one that changes least (in
+    logarithms) is taken, which for one figure is the factor that it depends on most; and sets with time added
+    per step (in units of ``step_scale_us``) last.
     """
     if not figures:
         return FactorFit(
-            UNCALIBRATED, dict.fromkeys(FactorName, "no figure was measured that it could change"), {}
+            UNCALIBRATED, dict.fromkeys(FactorName, "no figure was measured that it could change"), ()
         )
     names = [name for name in FactorName if name in names]
     best = _Trial.of(figures, (), step_scale_us)
     singles: list[_Trial] = []
+    rivals: list[_Trial] = []
     for size in range(1, min(len(figures), len(names)) + 1):
         if best.error <= EXPLAINED:
             break
@@ -84,10 +86,11 @@ def fit_factors(
                 (trial for trial in known if trial.error <= max(least * 1.05, EXPLAINED / 10)),
                 key=lambda trial: trial.preference,
             )
+            rivals = trials
     return FactorFit(
         best.factors,
         {name: _reason(name, best, singles, len(figures), names) for name in FactorName},
-        _alternatives(best, singles),
+        _alternatives(best, rivals),
     )
 
 
@@ -99,7 +102,7 @@ class _Trial:
     factors: Factors
     error: float
     standard_errors: NDArray[np.float64]
-    sensitivity: float
+    change: float
     at_limit: bool
 
     @classmethod
@@ -117,7 +120,7 @@ class _Trial:
 
         if not chosen:
             error = float(np.sqrt(np.mean(residuals(np.empty(0)) ** 2)))
-            return cls((), UNCALIBRATED, error, np.empty(0), 0.0, False)
+            return cls((), UNCALIBRATED, error, np.empty(0), change=0.0, at_limit=False)
         low = np.array([-_NO_STEP if name is FactorName.STEP else -_MOST for name in chosen])
         high = np.full(len(chosen), _MOST)
         found = least_squares(residuals, np.zeros(len(chosen)), bounds=(low, high), xtol=1e-10, ftol=1e-12)
@@ -132,8 +135,8 @@ class _Trial:
             factors(np.where(np.abs(found.x) < _NO_STEP, 0.0, found.x)),
             float(np.sqrt(np.mean(found.fun**2))),
             errors,
-            float(np.linalg.norm(found.jac, axis=0).min()),
-            bool(np.any((found.x < low + limit) & (low < -1)) or np.any(found.x > high - limit)),
+            change=float(np.linalg.norm(found.x)),
+            at_limit=bool(np.any((found.x < low + limit) & (low < -1)) or np.any(found.x > high - limit)),
         )
 
     @property
@@ -142,7 +145,7 @@ class _Trial:
 
     @property
     def preference(self) -> tuple[bool, float]:
-        return FactorName.STEP not in self.chosen, self.sensitivity
+        return FactorName.STEP not in self.chosen, -self.change
 
 
 def _reason(
@@ -165,13 +168,13 @@ def _reason(
     return "stays: it does not explain what is left, or cannot be told apart from the others"
 
 
-def _alternatives(best: _Trial, singles: list[_Trial]) -> dict[FactorName, float]:
-    if len(best.chosen) != 1:
-        return {}
-    return {
-        trial.chosen[0]: trial.factors.value(trial.chosen[0])
-        for trial in singles
+def _alternatives(best: _Trial, trials: Sequence[_Trial]) -> tuple[Factors, ...]:
+    most = max(best.error * 1.05, EXPLAINED)
+    return tuple(
+        trial.factors
+        for trial in trials
         if trial.chosen != best.chosen
         and not trial.at_limit
-        and trial.error <= max(best.error * 1.05, EXPLAINED)
-    }
+        and trial.error <= most
+        and len(trial.factors.changed) == len(best.chosen)
+    )

@@ -84,6 +84,17 @@ class KtTimingLog:
     calls: tuple[KtTiming, ...]
     unreadable: int
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of figures from this log."""
+        launches = (
+            "the log times layers that run without CUDA graphs and wait after each stage: its hot and copy times hold "
+            "launches that a server with graphs does not pay"
+        )
+        if not self.unreadable:
+            return (launches,)
+        return (launches, f"{self.unreadable} line(s) of the log could not be read and are left out")
+
 
 def read_kt_timing_log(path: Path) -> KtTimingLog:
     """The timed calls in the log at ``path``, whatever else it holds.

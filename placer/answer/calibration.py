@@ -8,7 +8,7 @@ from rich.text import Text
 
 from placer.answer.visible import all_visible, visible
 from placer.calibrate import Calibrated
-from placer.profiler.calibration import CalibratedFigure, Calibration
+from placer.profiler.calibration import CalibratedFigure, Calibration, CalibrationSource
 from placer.profiler.factor import FACTOR_MEANING, FactorName
 
 _MOST_ROWS = 24
@@ -19,7 +19,8 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
     calibration = all_visible(result.calibration)
     parts: list[RenderableType] = [
         Text(_verdict(calibration), style="bold"),
-        *(Text(f"  server: {each}") for each in (f"{calibration.placement}; routing: {calibration.trace}",)),
+        Text(f"  server: {calibration.placement}; routing: {calibration.trace}"),
+        Text("  " + "; ".join(_source(each) for each in calibration.sources)),
         Text(""),
         _figure_table(calibration.figures),
         Text(""),
@@ -27,10 +28,7 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
         Text(""),
     ]
     if calibration.alternatives:
-        others = ", ".join(
-            f"{value / 1e3:.3g} ms per step" if name == FactorName.STEP else f"{name} ×{value:.3g}"
-            for name, value in calibration.alternatives.items()
-        )
+        others = " or ".join(f"({each})" for each in calibration.alternatives)
         parts.append(
             Text(
                 f"the same figures would be explained as well by {others}: more figures (other numbers of clients, "
@@ -46,6 +44,11 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
         Text(f"{visible(destination)}: solve, evaluate and trace compare now apply these factors, and say so")
     )
     return Group(*parts)
+
+
+def _source(source: CalibrationSource) -> str:
+    what = "calls" if "log" in source.written_by else "requests"
+    return f"{source.name}: {source.samples:,} {what} of {source.written_by}"
 
 
 def _verdict(calibration: Calibration) -> str:
