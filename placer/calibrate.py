@@ -119,10 +119,10 @@ def calibrate(
     notes: list[str] = []
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
-        label = f", run {number}" if len(runs) > 1 else ""
+        label = f", run {number} ({run.clients} clients)" if len(runs) > 1 else ""
         play = benchmark_play(run, planned_level(placement).settings)
         figures += benchmark_figures(run, play, times, label)
-        notes += [*_run_notes(run, trace), *times.notes]
+        notes += [*_run_notes(run, number if len(runs) > 1 else None), *times.notes]
     if log is not None:
         times = step_times(planned_workload(placement))
         figures += kt_log_figures(timed_layers(log, placement, times))
@@ -131,8 +131,8 @@ def calibrate(
     step_scale_us = float(np.mean([run.mean_tpot_ms for run in runs])) * 1e3 if runs else 1e6
     to_fit = [figure.to_fit for figure in figures if figure.fitted]
     fit = fit_factors(to_fit, step_scale_us=step_scale_us, names=request.names)
-    if FactorName.COLD in fit.factors.changed and profile.merged is not None:
-        notes.append("the profile is merged of two machines; the server is one")
+    if trace is None:
+        notes.append("uniform routing was assumed, as in a plan without a trace")
     compared = tuple(figure.calibrated(fit.factors) for figure in figures)
     calibration = Calibration(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -186,9 +186,14 @@ def _workload(run: ServingBenchmark) -> Workload:
     return Workload(max(1, prompt), max(2, output), min(run.clients, MOST_CLIENTS))
 
 
-def _run_notes(run: ServingBenchmark, trace: Trace | None) -> list[str]:
-    """When not to trust figures of this run."""
-    notes = []
+def _run_notes(run: ServingBenchmark, number: int | None) -> list[str]:
+    """What was measured, and when not to trust it."""
+    traffic, name = _workload(run), "the run" if number is None else f"run {number}"
+    notes = [
+        f"{name} had {run.clients} clients, prompts of {traffic.prompt_tokens} and outputs of {traffic.output_tokens} "
+        "tokens: far from that, factors are extrapolated",
+        "prompts that the server found in its prefix cache make TTFT shorter than predicted",
+    ]
     if run.server is None:
         notes.append(
             f"{run.client} recorded no server arguments: that the server ran this placement is taken on trust"
@@ -200,7 +205,7 @@ def _run_notes(run: ServingBenchmark, trace: Trace | None) -> list[str]:
         )
     if run.requests < _FEW_REQUESTS * run.clients:
         notes.append(
-            f"{run.requests} requests of {run.clients} clients are mostly the run's start and end; send at least "
+            f"{name} has {run.requests} requests of {run.clients} clients, mostly its start and end: send at least "
             f"{_FEW_REQUESTS * run.clients}"
         )
     if not run.detailed:
@@ -209,10 +214,7 @@ def _run_notes(run: ServingBenchmark, trace: Trace | None) -> list[str]:
             "(--output-details, --save-detailed)"
         )
     if run.failed:
-        notes.append(f"{run.failed} requests failed; they are left out")
-    if trace is None:
-        notes.append("uniform routing was assumed")
-    notes.append("prompts that the server found in its prefix cache make TTFT shorter than predicted")
+        notes.append(f"{run.failed} requests of {name} failed and are left out")
     return notes
 
 

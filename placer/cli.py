@@ -587,9 +587,13 @@ def profile_merge(
     from placer.profiler.merged_profile import merge_profiles
     from placer.profiler.profile import read_profile, write_profile
 
-    result = merge_profiles(read_profile(cpu), read_profile(gpu))
+    sides = {path: read_profile(path) for path in (cpu, gpu)}
+    result = merge_profiles(sides[cpu], sides[gpu])
     checked_output(output, [cpu, gpu])
     write_profile(result, output)
+    for path, side in sides.items():
+        if side.calibration is not None:
+            _say(f"note: the calibration of {path} is left out: it is of one server with both sides")
     if json_output:
         _print_json(result.document())
     else:

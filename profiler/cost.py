@@ -19,6 +19,17 @@ class Provenance(StrEnum):
     DATASHEET = "datasheet"
 
 
+def _scaled_times(costs: "Regime | SideCost", factor: float) -> dict[str, Any]:
+    """The fields of ``costs`` that are microseconds, multiplied by ``factor``."""
+    times: dict[str, Any] = {
+        field.name: getattr(costs, field.name) for field in fields(costs) if field.name.endswith("_us")
+    }
+    return {
+        name: tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
+        for name, time in times.items()
+    }
+
+
 @dataclass(frozen=True)
 class Regime:
     """Cost of one side while the tokens of the call lie in [min_tokens, max_tokens].
@@ -65,12 +76,7 @@ class Regime:
 
     def scaled(self, factor: float) -> "Regime":
         """This regime with every time multiplied by ``factor``."""
-        times: dict[str, Any] = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.name.endswith("_us")
-        }
-        for name, time in times.items():
-            times[name] = tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
-        return replace(self, **times)
+        return replace(self, **_scaled_times(self, factor))
 
 
 @dataclass(frozen=True)
@@ -85,11 +91,8 @@ class SideCost:
 
     def scaled(self, factor: float) -> "SideCost":
         """This side with every time multiplied by ``factor``."""
-        return (
-            self
-            if factor == 1.0
-            else replace(self, regimes=tuple(each.scaled(factor) for each in self.regimes))
-        )
+        regimes = tuple(each.scaled(factor) for each in self.regimes)
+        return replace(self, regimes=regimes, **_scaled_times(self, factor))
 
     def regime(self, tokens: int) -> Regime:
         """The regime of a call of ``tokens`` tokens (after CUDA-graph padding)."""
