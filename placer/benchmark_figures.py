@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings
 from placer.measured_figure import MeasuredFigure
-from placer.profiler.factor import Factors
+from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.request_play import PlayFigures, RequestPlay, play_requests
 from placer.profiler.serving_benchmark import ServingBenchmark
 from placer.profiler.steps import StepKind
@@ -33,7 +33,11 @@ def benchmark_play(run: ServingBenchmark, settings: ServerSettings) -> RequestPl
 def benchmark_figures(
     run: ServingBenchmark, play: RequestPlay, times: StepTimes, label: str
 ) -> tuple[MeasuredFigure, ...]:
-    """TPOT and TTFT, which factors are fitted to, and what checks them: throughput and the median step."""
+    """TPOT and TTFT, which factors are fitted to, and what checks them: throughput and the median step.
+
+    TTFT only checks, too, where prefill chunks lie beyond what the kernels were timed at: factors are not fitted to
+    an extrapolation.
+    """
     decode, prefill = ~play.prefill, play.prefill
     # A decode step of r requests is an interval between tokens in r of them.
     median_size = _weighted_median(play.size[decode], play.size[decode] * play.count[decode])
@@ -51,6 +55,7 @@ def benchmark_figures(
     def step_ms(factors: Factors) -> float:
         return float(curve(StepKind.DECODE, decode, factors)(np.array([median_size]))[0]) / 1e3
 
+    played(UNCALIBRATED)
     figures = [
         MeasuredFigure(
             f"TPOT mean{label}",
@@ -66,7 +71,7 @@ def benchmark_figures(
             run.mean_ttft_ms,
             lambda factors: played(factors).mean_ttft_ms,
             run.requests,
-            fitted=True,
+            fitted=not times.extrapolates(StepKind.PREFILL),
         ),
         MeasuredFigure(
             f"output tokens{label}",

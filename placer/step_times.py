@@ -99,6 +99,10 @@ class StepTimes:
         times = [self.sides(kind, size).step_us(factors) for size in grid]
         return lambda wanted: np.interp(wanted, grid, times)
 
+    def extrapolates(self, kind: StepKind) -> bool:
+        """Whether any steps of ``kind`` so far lie beyond the timed range."""
+        return any(found is kind for found, _ in self._extrapolated)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What the replayed steps assume, and which sizes the kernels were not timed at."""

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +90,9 @@ def play_requests(
     count: list[int] = []
     sent, first, end = (np.zeros(N, dtype=np.int64) for _ in range(3))
     prompt_left = list(input_tokens)
-    remaining: dict[int, int] = {}
+    # Running requests by the decode step that yields their last token, counted from the start.
+    running: list[tuple[int, int]] = []
+    decoded = 0
     unsent = deque(range(N))
     waiting: deque[int] = deque()
 
@@ -104,8 +107,8 @@ def play_requests(
         send(1)
 
     send(clients)
-    while waiting or remaining:
-        free = slots - len(remaining)
+    while waiting or running:
+        free = slots - len(running)
         if waiting and free:
             room = chunk_tokens
             done: list[int] = []
@@ -122,19 +125,18 @@ def play_requests(
             for request in done:
                 first[request] = len(size)
                 if output_tokens[request] > 1:
-                    remaining[request] = output_tokens[request] - 1
+                    heappush(running, (decoded + output_tokens[request] - 1, request))
                 else:
                     finish(request)
         else:
             # Nothing changes until the next request ends.
-            steps = min(remaining.values())
+            last = running[0][0]
             prefill.append(False)
-            size.append(len(remaining))
-            count.append(steps)
-            remaining = {request: left - steps for request, left in remaining.items()}
-            for request in [request for request, left in remaining.items() if not left]:
-                del remaining[request]
-                finish(request)
+            size.append(len(running))
+            count.append(last - decoded)
+            decoded = last
+            while running and running[0][0] == decoded:
+                finish(heappop(running)[1])
     return RequestPlay(
         prefill=np.array(prefill),
         size=np.array(size, dtype=np.int64),

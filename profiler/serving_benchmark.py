@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from placer.errors import BadInputError
 
-MOST_REQUESTS = 1_000_000
+MOST_REQUESTS = 200_000
 MOST_TOKENS = 10**8
 """Tokens of one request that no server takes: more is a mistake in the file."""
 

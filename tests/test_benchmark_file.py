@@ -1,14 +1,37 @@
 """Results of SGLang's and vLLM's benchmark clients: what is read of them, and what is refused."""
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmark_results import sglang_result, vllm_result, written
+from sglang_kt_source import source
 
 from placer.errors import BadInputError
 from placer.profiler.benchmark_file import read_benchmark_file
+
+SERVER_ARGUMENTS = (
+    *(
+        "model_path",
+        "tp_size",
+        "pp_size",
+        "dp_size",
+        "ep_size",
+        "kt_method",
+        "kt_cpuinfer",
+        "kt_threadpool_count",
+    ),
+    *(
+        "max_running_requests",
+        "chunked_prefill_size",
+        "enable_mixed_chunk",
+        "kt_enable_dynamic_expert_update",
+    ),
+    *("disable_cuda_graph", "kv_cache_dtype", "kt_weight_path", "kt_gpu_experts_ratio", "kt_num_gpu_experts"),
+    *("kt_expert_placement_strategy", "kt_max_deferred_experts_per_token", "speculative_algorithm"),
+)
 
 
 @pytest.mark.parametrize("result", [sglang_result, vllm_result])
@@ -116,3 +139,24 @@ def test_a_fault_names_its_run(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-40])
     with pytest.raises(BadInputError, match="line 2 of benchmark"):
         read_benchmark_file(path)
+
+
+@pytest.mark.runtime
+def test_the_fields_are_those_that_sglangs_client_writes() -> None:
+    tree = ast.parse(source("bench_serving.py").read_text(encoding="utf-8"))
+    written_keys = {
+        key.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+    assert set(sglang_result()) <= written_keys
+    assert {"input_lens", "output_lens", "errors"} <= written_keys
+
+
+@pytest.mark.runtime
+def test_the_settings_are_those_that_sglangs_server_reports() -> None:
+    arguments = source("srt/server_args.py").read_text(encoding="utf-8")
+    for name in SERVER_ARGUMENTS:
+        assert f"\n    {name}: " in arguments
