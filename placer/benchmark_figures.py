@@ -7,31 +7,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings
+from placer.kv_pool import sglang_page_tokens
 from placer.measured_figure import MeasuredFigure
+from placer.model.spec import ModelSpec
+from placer.placement_times import Floats, Ints, PlacementTimes
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.request_play import PlayFigures, RequestPlay, play_requests
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.traffic import closed_loop
 from placer.profiler.serving_benchmark import ServingBenchmark
 from placer.profiler.steps import StepKind
-from placer.step_times import Floats, Ints, StepTimes
 
 
-def benchmark_play(run: ServingBenchmark, settings: ServerSettings) -> RequestPlay:
-    """The steps that a server of ``settings`` runs for the requests of ``run``.
+def benchmark_play(run: ServingBenchmark, model: ModelSpec, settings: ServerSettings) -> RequestPlay:
+    """The steps that an SGLang server of ``settings`` runs for the requests of ``run``.
 
-    Requests run at a time as slots and the KV pool allow, which holds so many of mean length.
+    Raises
+    ------
+    BadInputError
+        When the KV pool can never hold one of the requests.
     """
-    request_tokens = (sum(run.input_tokens) + sum(run.output_tokens)) / run.requests
-    return play_requests(
-        input_tokens=run.input_tokens,
-        output_tokens=run.output_tokens,
-        clients=run.clients,
-        max_running=max(1, min(settings.max_running_requests, int(settings.kv_tokens // request_tokens))),
+    traffic = closed_loop(run.clients, np.array(run.input_tokens), np.array(run.output_tokens))
+    server = Server(
+        Scheduler.SGLANG,
+        max_running=settings.max_running_requests,
+        kv_tokens=settings.kv_tokens,
         chunk_tokens=settings.chunk_tokens,
+        page_tokens=sglang_page_tokens(model),
     )
+    return play_requests(traffic, server)
 
 
 def benchmark_figures(
-    run: ServingBenchmark, play: RequestPlay, times: StepTimes, label: str
+    run: ServingBenchmark, play: RequestPlay, times: PlacementTimes, label: str
 ) -> tuple[MeasuredFigure, ...]:
     """TPOT and TTFT, which factors are fitted to, and what checks them: throughput and the median step.
 

@@ -14,6 +14,7 @@ from placer.kt_log_figures import kt_log_figures, timed_layers
 from placer.measured_figure import MeasuredFigure
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
+from placer.placement_times import PlacementTimes
 from placer.planned_level import planned_level, planned_workload
 from placer.profiler.benchmark_file import BenchmarkFile
 from placer.profiler.calibration import Calibration, CalibrationSource, extreme_warnings
@@ -28,7 +29,6 @@ from placer.profiler.trace.trace import Trace
 from placer.replays import EVALUATION_SEED, Replays
 from placer.served_settings import served_mismatches
 from placer.solve import SPLIT_SHARES
-from placer.step_times import StepTimes
 from placer.untraced import uniform_trace
 from placer.workload import MOST_CLIENTS, Workload
 
@@ -110,17 +110,17 @@ def calibrate(
     part = uniform_trace(model, request.seed) if trace is None else _reporting(trace, request.seed)
     replays = Replays(part, request.seed + 2 * EVALUATION_SEED, "decode")
 
-    def step_times(workload: Workload) -> StepTimes:
+    def step_times(workload: Workload) -> PlacementTimes:
         settings = planned_level(placement).settings
         cost = profile.kernel_cost_model()
-        return StepTimes(model, cost, placement.hot_mask(), replays, settings, workload, placement.tp)
+        return PlacementTimes(model, cost, placement.hot_mask(), replays, settings, workload, placement.tp)
 
     figures: list[MeasuredFigure] = []
     notes: list[str] = []
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
         label = f", run {number} ({run.clients} clients)" if len(runs) > 1 else ""
-        play = benchmark_play(run, planned_level(placement).settings)
+        play = benchmark_play(run, model, planned_level(placement).settings)
         figures += benchmark_figures(run, play, times, label)
         notes += [*_run_notes(run, number if len(runs) > 1 else None), *times.notes]
     if log is not None:
@@ -196,7 +196,7 @@ def _run_notes(run: ServingBenchmark, number: int | None) -> list[str]:
     ]
     if run.server is None:
         notes.append(
-            f"{run.client} recorded no server arguments: that the server ran this placement is taken on trust"
+            f"{run.client} recorded no server arguments: that an SGLang server ran this placement is taken on trust"
         )
     if run.dataset is not None and run.dataset.startswith("random"):
         notes.append(

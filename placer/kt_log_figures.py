@@ -9,10 +9,10 @@ import numpy as np
 from placer.errors import BadInputError
 from placer.measured_figure import MeasuredFigure
 from placer.placement import PlacementDocument
+from placer.placement_times import PlacementTimes, SideTimes
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.kt_timing_log import CURE, KtTiming, KtTimingLog
 from placer.profiler.steps import StepKind
-from placer.step_times import SideTimes, StepTimes
 
 LEAST_CALLS = 3
 """Calls of one layer and size below which no median is taken."""
@@ -67,7 +67,9 @@ class TimedLayer:
         return sum(call.cold_ends_last for call in self.calls) > len(self.calls) / 2
 
 
-def timed_layers(log: KtTimingLog, placement: PlacementDocument, times: StepTimes) -> tuple[TimedLayer, ...]:
+def timed_layers(
+    log: KtTimingLog, placement: PlacementDocument, times: PlacementTimes
+) -> tuple[TimedLayer, ...]:
     """The log's calls by layer and size, with their predictions.
 
     Calls of at most the placement's running requests are taken for decode steps, larger ones for prefill

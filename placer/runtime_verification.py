@@ -9,6 +9,7 @@ import numpy as np
 from placer.kt_log_figures import TimedLayer, timed_layers
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
+from placer.placement_times import PlacementTimes
 from placer.planned_level import planned_level, planned_workload
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.fit import ErrorFigures
@@ -19,7 +20,6 @@ from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.replays import EVALUATION_SEED, Replays
 from placer.solve import SPLIT_SHARES
-from placer.step_times import StepTimes
 
 STAGES: tuple[tuple[str, Callable[[KtTiming], float]], ...] = (
     ("submit", lambda call: call.submit_us),
@@ -154,7 +154,7 @@ def verify_runtime(
     check_profile_matches(profile, model, tp=placement.tp)
     check_trace_of(trace, model)
     _, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
-    times = StepTimes(
+    times = PlacementTimes(
         model,
         profile.kernel_cost_model(),
         placement.hot_mask(),

@@ -24,6 +24,7 @@ from placer.errors import BadInputError
 from placer.level_cost import step_costs
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument, write_placement
+from placer.placement_times import PlacementTimes
 from placer.planned_level import planned_level
 from placer.profiler.benchmark_file import read_benchmark_file
 from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
@@ -36,7 +37,6 @@ from placer.profiler.trace.trace import TokenTrace
 from placer.replays import EVALUATION_SEED, Replays
 from placer.runtime_verification import verify_runtime
 from placer.solve import SPLIT_SHARES
-from placer.step_times import StepTimes
 from placer.workload import Workload
 
 Run = Callable[..., tuple[int, str, str]]
@@ -95,7 +95,7 @@ def measured(
 
     with tempfile.TemporaryDirectory() as folder:
         (run,) = read_benchmark_file(written(Path(folder) / "b", result)).runs
-    figures = benchmark_play(run, level).figures(
+    figures = benchmark_play(run, model, level).figures(
         lambda sizes: np.array([mean_us(StepKind.DECODE, int(size)) for size in sizes]),
         lambda sizes: np.array([mean_us(StepKind.PREFILL, int(size)) for size in sizes]),
     )
@@ -150,7 +150,7 @@ def test_the_parts_of_a_step_are_what_the_calibrated_cost_model_says(
     truth = Factors(cold=1.3, hot=5.0, base=0.8, transfer=2.0, step_us=100.0)
     plan, cost, steps = served(), profile().kernel_cost_model(), replays(trace)
     level = planned_level(plan).settings
-    times = StepTimes(model, cost, plan.hot_mask(), steps, level, TRAFFIC, tp=1)
+    times = PlacementTimes(model, cost, plan.hot_mask(), steps, level, TRAFFIC, tp=1)
     whole = step_costs(model, cost.calibrated(truth), steps.decode(4), level, TRAFFIC, tp=1)
     parts = times.sides(StepKind.DECODE, 4)
     assert np.allclose(parts.layer_us(truth), whole.layer_us(plan.hot_mask()), rtol=1e-5)
@@ -346,7 +346,7 @@ def timing_log(
 ) -> Path:
     """A log of layers 0 and 3 in decode steps of 8, of a server whose cost model is the profile's under ``truth``."""
     plan = served()
-    times = StepTimes(
+    times = PlacementTimes(
         model,
         profile().kernel_cost_model(),
         plan.hot_mask(),

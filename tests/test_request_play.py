@@ -6,14 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.profiler.request_play import RequestPlay, play_requests
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.simulation import simulate
+from placer.profiler.serving.step_time import ConstantStepTimes
+from placer.profiler.serving.traffic import closed_loop
 
 
 def play(
     inputs: tuple[int, ...], outputs: tuple[int, ...], clients: int, running: int, chunk: int
 ) -> RequestPlay:
-    return play_requests(
-        input_tokens=inputs, output_tokens=outputs, clients=clients, max_running=running, chunk_tokens=chunk
-    )
+    server = Server(Scheduler.SGLANG, max_running=running, kv_tokens=100_000, chunk_tokens=chunk)
+    return play_requests(closed_loop(clients, np.array(inputs), np.array(outputs)), server)
 
 
 def entries(found: RequestPlay) -> list[tuple[str, int, int]]:
@@ -79,3 +82,19 @@ def test_every_token_is_computed_once(
     assert found.size[found.prefill].max() <= chunk
     assert np.all(found.sent < found.first)
     assert np.all(found.first <= found.end)
+
+
+def test_figures_are_those_of_the_simulation_under_its_step_times() -> None:
+    random = np.random.default_rng(0)
+    inputs, outputs = random.integers(1, 60, 40), random.integers(1, 30, 40)
+    server = Server(Scheduler.SGLANG, max_running=4, kv_tokens=300, chunk_tokens=32)
+    traffic = closed_loop(6, inputs, outputs)
+    served = simulate(traffic, server, ConstantStepTimes(decode_step_us=7e3, prefill_step_us=20e3))
+    tpot = served.tpot_ms()
+    figures = play_requests(traffic, server).figures(
+        lambda size: np.full(size.shape, 7e3), lambda size: np.full(size.shape, 20e3)
+    )
+    assert tpot is not None
+    assert figures.mean_ttft_ms == pytest.approx(served.ttft_ms().mean)
+    assert figures.mean_tpot_ms == pytest.approx(tpot.mean)
+    assert figures.output_tokens_per_s == pytest.approx(served.output_tokens_per_s)

@@ -53,7 +53,7 @@ class SideTimes:
         return factors.base * self.base_us + factors.step_us + layers
 
 
-class StepTimes:
+class PlacementTimes:
     """Steps of ``hot`` (bool [L, E]) on a server of ``settings``, replayed once for each kind and size.
 
     ``cost`` is what the kernels' measurements say, without a calibration.
