@@ -119,7 +119,7 @@ def calibrate(
     notes: list[str] = []
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
-        label = f", run {number} ({run.clients} clients)" if len(runs) > 1 else ""
+        label = f", run {number}" if len(runs) > 1 else ""
         play = benchmark_play(run, model, planned_level(placement).settings)
         figures += benchmark_figures(run, play, times, label)
         notes += [*_run_notes(run, number if len(runs) > 1 else None), *times.notes]

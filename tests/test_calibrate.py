@@ -236,6 +236,7 @@ def test_calibrating_again_replaces_and_says_so(run: Run, files: dict[str, Path]
     code, _, err = run(*arguments(files), "-o", output)
     assert code == 0
     assert "replaced, not multiplied: calibrated" in err
+    assert max(map(len, err.splitlines())) <= 100
     second = read_profile(output)
     assert first.calibration is not None
     assert second.calibration is not None
