@@ -97,7 +97,7 @@ def step_costs(
         + rates.transfer_call_us
         + rates.transfer_token_us * steps.tokens,
         heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
-        base_us=base_us,
+        base_us=base_us * cost.base_factor + cost.step_us,
         extrapolated_share=float(
             np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens)) if steps.rows.size else 0.0
         ),
