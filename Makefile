@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes tiny-moe lint types imports check clean
+.PHONY: demo test test-runtimes tiny-moe gpu-campaign lint types imports check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -28,6 +28,14 @@ test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.vllm
 tiny-moe: $(VENV)/.placer
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[example]'
 	$(BIN)/python -m placer.examples.train_tiny_moe
+
+## Times every GPU kernel that runs here and profiles MODELS (checkpoints, configs, or a folder of configs) at TP into
+## PROFILES. Ends with 4, and says what is missing, where there is no GPU. FlashInfer and SGLang are the user's to install.
+MODELS ?= examples/qwen3-30b-a3b
+TP ?= 1
+PROFILES ?= profiles
+gpu-campaign: $(VENV)/.kt
+	$(BIN)/python -m placer.examples.gpu_campaign --model $(MODELS) --tp $(TP) -o $(PROFILES)
 
 # --- what CI adds ---------------------------------------------------------------------------------------
 

@@ -31,7 +31,10 @@ _LATENT = ("qo_indptr", "kv_indptr", "kv_indices", "kv_len_arr", "num_heads", "h
 
 
 class FlashInferAttention(Attention):
-    """Pages lie in a random order, as those of a server that has run for a while."""
+    """Pages lie in a random order, as those of a server that has run for a while.
+
+    Called by the names that FlashInfer 0.7.4 takes (its latent wrapper, by those it keeps for earlier callers).
+    """
 
     name: ClassVar[str] = "flashinfer"
 
@@ -156,7 +159,7 @@ class FlashInferAttention(Attention):
         cache, keys = pages[..., :latent].contiguous(), pages[..., latent:].contiguous()
 
         def run() -> Tensor:
-            out: Tensor = wrapper.run(nope, position, cache, keys)
+            out: Tensor = wrapper.run(q_nope=nope, q_pe=position, ckv_cache=cache, kpe_cache=keys)
             return out
 
         return run

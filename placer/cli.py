@@ -587,9 +587,13 @@ def profile_merge(
     from placer.profiler.merged_profile import merge_profiles
     from placer.profiler.profile import read_profile, write_profile
 
-    result = merge_profiles(read_profile(cpu), read_profile(gpu))
+    sides = {path: read_profile(path) for path in (cpu, gpu)}
+    result = merge_profiles(sides[cpu], sides[gpu])
     checked_output(output, [cpu, gpu])
     write_profile(result, output)
+    for path, side in sides.items():
+        if side.calibration is not None:
+            _say(f"note: the calibration of {path} is left out: it is of one server with both sides")
     if json_output:
         _print_json(result.document())
     else:
@@ -750,11 +754,25 @@ def verify(
         int | None, typer.Option("--running", help="Running requests (default: the placement's).")
     ] = None,
     max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall time of the run.")] = 120.0,
+    kt_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--kt-log", help="Compare with this log of a server with SGLANG_KT_HYBRID_TIMING instead."
+        ),
+    ] = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Run a placement's cold side with the real kernel and compare with what was predicted."""
+    """Run a placement's layers with the real kernels and compare with what was predicted.
+
+    With --kt-log nothing is run: the layers that sglang-kt timed itself are compared.
+    """
+    if kt_log is not None:
+        _verify_runtime(placement, model, trace, profile, kt_log, seed=seed, json_output=json_output)
+        return
+    from placer.answer.joined_verification import joined_answer
     from placer.answer.verification import verification_answer
+    from placer.joined_verification import verify_joined
     from placer.model.spec import read_model
     from placer.placement import read_placement
     from placer.profiler.profile import read_profile
@@ -764,20 +782,126 @@ def verify(
 
     request = VerifyRequest(layer_steps=layer_steps, running=running, max_seconds=max_seconds, seed=seed)
     spec = read_model(model)
+    inputs = (read_placement(placement), spec, read_trace(trace), read_profile(profile))
     with _Bar() as bar:
-        result = verify_placement(
-            read_placement(placement),
-            spec,
-            read_trace(trace),
-            read_profile(profile),
-            request,
-            progress=bar,
+        result = verify_placement(*inputs, request, progress=bar)
+        joined = verify_joined(
+            *inputs, layer_steps=layer_steps, max_seconds=max_seconds, seed=seed, progress=bar
         )
     _stop_if_interrupted()
     if json_output:
-        _print_json(result.document())
+        _print_json({**result.document(), "hot_side": joined.document()})
     else:
         _show(verification_answer(result))
+        _show(joined_answer(joined))
+
+
+def _verify_runtime(
+    placement: Path, model: Path, trace: Path, profile: Path, kt_log: Path, *, seed: int, json_output: bool
+) -> None:
+    """`placer verify --kt-log`."""
+    from placer.answer.runtime_verification import runtime_verification_answer
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.kt_timing_log import read_kt_timing_log
+    from placer.profiler.profile import read_profile
+    from placer.profiler.trace.file import read_trace
+    from placer.runtime_verification import verify_runtime
+
+    result = verify_runtime(
+        read_placement(placement),
+        read_model(model),
+        read_trace(trace),
+        read_profile(profile),
+        read_kt_timing_log(kt_log),
+        seed=seed,
+    )
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(runtime_verification_answer(result))
+
+
+@app.command()
+def calibrate(
+    profile: Annotated[Path, typer.Option("--profile", help="Profile to calibrate.")],
+    benchmark: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--benchmark",
+            help="What sglang.bench_serving --output-file or vllm bench serve --save-result wrote; repeatable.",
+        ),
+    ] = None,
+    kt_log: Annotated[
+        Path | None, typer.Option("--kt-log", help="Log of a server with SGLANG_KT_HYBRID_TIMING.")
+    ] = None,
+    placement: Annotated[
+        Path | None, typer.Option("--placement", help="The placement that the server ran; needed.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option("--model", help="Checkpoint directory; needed.")] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option("--trace", help="Trace of the traffic, or none for uniform routing; needed."),
+    ] = None,
+    factors: Annotated[
+        str, typer.Option("--factors", help="May be fitted: auto, or some of cold,hot,base,transfer,step_us.")
+    ] = "auto",
+    force: Annotated[
+        bool, typer.Option("--force", help="Take a server that does not match the placement all the same.")
+    ] = False,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
+) -> None:
+    """Compare predictions with what a running server measured, and put named factors on the profile.
+
+    A step's time depends on which experts are hot and on the routing, so --placement, --model and --trace are
+    needed beside the measurements. The kernels' measurements in the profile stay as they are.
+    """
+    from placer.answer.calibration import calibration_answer
+    from placer.calibrate import CalibrateRequest
+    from placer.calibrate import calibrate as calibrate_profile
+    from placer.model.spec import read_model
+    from placer.placement import read_placement
+    from placer.profiler.benchmark_file import read_benchmark_file
+    from placer.profiler.factor import FactorName
+    from placer.profiler.kt_timing_log import read_kt_timing_log
+    from placer.profiler.profile import read_profile, write_profile
+    from placer.profiler.trace.file import read_trace
+
+    measured = read_profile(profile)
+    files = [read_benchmark_file(path) for path in benchmark or []]
+    log = None if kt_log is None else read_kt_timing_log(kt_log)
+    if placement is None or model is None or trace is None:
+        given = {"--placement placement.json": placement, "--model DIR": model, "--trace TRACE": trace}
+        missing = [flag for flag, value in given.items() if value is None]
+        raise BadInputError(
+            "a server's TPOT, TTFT and throughput depend on which experts were hot and on the routing, which are not "
+            "known",
+            f"add {' '.join(missing)}",
+        )
+    known = {name.value: name for name in FactorName}
+    names = (
+        tuple(known.values())
+        if factors == "auto"
+        else tuple(_choice(name, known, "--factors") for name in factors.split(","))
+    )
+    inputs = [placement, *(benchmark or []), *([kt_log] if kt_log else [])]
+    checked_output(output, [*inputs, Path(trace)])
+    result = calibrate_profile(
+        measured,
+        read_placement(placement),
+        read_model(model),
+        None if trace == "none" else read_trace(Path(trace)),
+        files,
+        log,
+        CalibrateRequest(names, force, seed),
+    )
+    write_profile(result.profile, output)
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(calibration_answer(result, str(output)))
 
 
 @app.command()

@@ -30,6 +30,36 @@ def read_document(
         When the file is missing, not readable, not UTF-8, not JSON, not an object, nested too deeply, or holds
         NaN, infinity or an absurd integer.
     """
+    return _parsed(_text(path, what, cure), f"{what} {path}", cure, infinity)
+
+
+def read_documents(
+    path: Path, *, what: str, cure: str = "check the file", infinity: bool = False
+) -> tuple[dict[str, Any], ...]:
+    """The JSON objects in the file at ``path``: one, or one on every line (JSONL).
+
+    Raises
+    ------
+    BadInputError
+        As `read_document`; where a line is at fault, it is named.
+    """
+    text = _text(path, what, cure)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(lines) == 1 or not _is_whole(lines[0][1]):
+        return (_parsed(text, f"{what} {path}", cure, infinity),)
+    return tuple(_parsed(line, f"line {number} of {what} {path}", cure, infinity) for number, line in lines)
+
+
+def _is_whole(line: str) -> bool:
+    """Whether a first line is a JSON value by itself, as in JSONL."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _text(path: Path, what: str, cure: str) -> str:
     path = checked_input(path, what=what, cure="check the path", regular=False)
     try:
         if path.stat().st_size > MAX_DOCUMENT_BYTES:
@@ -45,6 +75,11 @@ def read_document(
         raise BadInputError(f"{what} {path} is not UTF-8 text", cure) from None
     if not text.strip():
         raise BadInputError(f"{what} {path} is empty", cure)
+    return text
+
+
+def _parsed(text: str, name: str, cure: str, infinity: bool) -> dict[str, Any]:
+    """The JSON object that ``text`` holds; ``name`` says in errors where it stands."""
     try:
         document = json.loads(
             text,
@@ -55,19 +90,19 @@ def read_document(
         if _SURROGATE.search(text):
             json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
-        raise BadInputError(f"{what} {path} is nested too deeply", cure) from None
+        raise BadInputError(f"{name} is nested too deeply", cure) from None
     except json.JSONDecodeError as error:
         raise BadInputError(
-            f"{what} {path} is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})", cure
+            f"{name} is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})", cure
         ) from None
     except UnicodeEncodeError:
-        raise BadInputError(f"{what} {path} holds an escaped half of a character (\\ud800)", cure) from None
+        raise BadInputError(f"{name} holds an escaped half of a character (\\ud800)", cure) from None
     except ValueError as error:
-        raise BadInputError(f"{what} {path}: {error}", cure) from None
+        raise BadInputError(f"{name}: {error}", cure) from None
     if not isinstance(document, dict):
-        raise BadInputError(f"{what} {path} is not a JSON object", cure)
+        raise BadInputError(f"{name} is not a JSON object", cure)
     if _deeper_than(document, MAX_DEPTH):
-        raise BadInputError(f"{what} {path} is nested too deeply", cure)
+        raise BadInputError(f"{name} is nested too deeply", cure)
     return document
 
 

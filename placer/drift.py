@@ -1,7 +1,7 @@
 """Drift between two traces: what a plan made from one costs on the other, against a re-solve there."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -167,7 +167,7 @@ def compare_traces(
     check_profile_matches(profile, model, tp=placement.tp)
     for trace in (first, second):
         check_trace_of(trace, model)
-    return drift(
+    found = drift(
         placement,
         model,
         profile.cost_model(),
@@ -179,6 +179,7 @@ def compare_traces(
         seed=seed,
         progress=progress,
     )
+    return replace(found, notes=(*profile.calibration_notes, *found.notes))
 
 
 def drift(

@@ -112,7 +112,7 @@ def evaluate(
         domains={
             name: {"step_us": each.step_us, "coverage": each.coverage} for name, each in by_domain.items()
         },
-        notes=tuple(dict.fromkeys((*reporting.header.notes, *scores.notes))),
+        notes=tuple(dict.fromkeys((*profile.calibration_notes, *reporting.header.notes, *scores.notes))),
     )
 
 

@@ -58,6 +58,8 @@ class Explanation:
         Over all layers: the hot expert that is worth least, and the cold one that would be worth most.
     objective_us
         Microseconds per output token of the plan, or None.
+    calibration
+        What the costs behind the values were calibrated with, or None.
     """
 
     layer: int
@@ -71,6 +73,7 @@ class Explanation:
     least_hot: ExpertPlace | None
     best_cold: ExpertPlace | None
     objective_us: float | None
+    calibration: str | None
 
     def document(self) -> dict[str, Any]:
         """The ``explain --json`` document."""
@@ -136,4 +139,5 @@ def explain(placement: PlacementDocument, layer: int, expert: int | None = None)
         least_hot=last(hot),
         best_cold=first(~hot),
         objective_us=placement.solver.objective_us,
+        calibration=placement.predicted.provenance.get("calibration"),
     )

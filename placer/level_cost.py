@@ -88,8 +88,10 @@ def step_costs(
 
     def base_us(load: StepLoad) -> float:
         if cost.base is not None:
-            return cost.base.step_us(load, kv_dtype=settings.kv_dtype)
-        return step_base_us(model, cost.rates, load, tp=tp, kv_dtype=settings.kv_dtype)
+            alone_us = cost.base.step_us(load, kv_dtype=settings.kv_dtype)
+        else:
+            alone_us = step_base_us(model, cost.rates, load, tp=tp, kv_dtype=settings.kv_dtype)
+        return alone_us * cost.base_factor + cost.step_us
 
     longer = replace(load, context_tokens=2 * load.context_tokens)
     kv_tokens = load.batch * load.context_tokens

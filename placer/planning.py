@@ -15,6 +15,7 @@ from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
+from placer.profiler.factor import FactorName
 from placer.profiler.profile import AS_PROFILED, Profile, ProfileUse, check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
@@ -271,6 +272,8 @@ def _fit_warnings(profile: Profile) -> list[str]:
             f"warning: the CPU cost model is off by {mape:.0%} on held-out calls, so every predicted time is doubtful: "
             "profile again on an idle machine"
         )
+    if profile.calibration is not None:
+        warnings += profile.calibration.warnings
     if profile.cpu.quiet_warning and mape > DOUBTFUL_MAPE / 2:
         warnings.append(f"warning: while profiling, {profile.cpu.quiet_warning}")
     return warnings
@@ -306,10 +309,22 @@ def _prediction_origin(trace: Trace | None, profile: Profile, solved: Solved) ->
         if solved.extrapolated_share
         else ""
     )
+    found = profile.calibration
+    cold, hot, base = (
+        "" if found is None else found.origin(*names)
+        for names in (
+            (FactorName.COLD,),
+            (FactorName.HOT,),
+            (FactorName.BASE, FactorName.TRANSFER, FactorName.STEP),
+        )
+    )
     return {
-        "cold": f"fitted to kernels measured on {profile.cpu.machine.cpu} ({profile.cpu.method}){extrapolated}",
-        "hot": profile.gpu.provenance_text,
-        "base": profile.gpu.base_provenance_text,
+        "cold": (
+            f"fitted to kernels measured on {profile.cpu.machine.cpu} ({profile.cpu.method}){extrapolated}{cold}"
+        ),
+        "hot": profile.gpu.provenance_text + hot,
+        "base": profile.gpu.base_provenance_text + base,
         "routing": "uniform routing assumed" if trace is None else f"replayed from {trace.header.source}",
         "latencies": "simulated closed loop over the predicted steps",
+        **({} if found is None else {"calibration": found.sentence}),
     }

@@ -19,6 +19,9 @@ from placer.profiler.trace.trace import Trace
 from placer.sampling import decode_steps
 from placer.solve import SPLIT_SHARES
 
+KERNELS_ALONE = (
+    "kernels alone are compared: the profile's calibration, which is of a whole server, is left out"
+)
 WORST = 10
 """Layer-steps listed with the largest errors."""
 
@@ -190,5 +193,5 @@ def verify(
         kernel=f"{profile.cpu.backend} {profile.cpu.method}, {profile.cpu.variant}, {profile.cpu.threads} thread(s)",
         approximate=steps.approximate,
         quiet_warning=timings.quiet_warning,
-        notes=timings.notes,
+        notes=(*timings.notes, *(() if profile.calibration is None else (KERNELS_ALONE,))),
     )

@@ -74,8 +74,8 @@ class AttentionPart:
     layers
         Which, and what a token sees in them.
     decode, prefill
-        Of one layer on one GPU, with entries in bf16: FP8 entries are charged as much, since a decoding server
-        reads half and converts. None where no kernel here computes such attention.
+        Of one layer on one GPU, with entries in bf16; FP8 entries, of which a server reads half the bytes, are
+        charged as much. None where no kernel here computes such attention.
     """
 
     layers: AttentionLayers

@@ -1,12 +1,14 @@
 """The per-layer cost model: what a side of a layer-step costs, by rows per expert and tokens of the call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placer.profiler.base_cost import BaseCost
+from placer.profiler.factor import Factors
 
 
 class Provenance(StrEnum):
@@ -16,6 +18,17 @@ class Provenance(StrEnum):
     FITTED = "fitted"
     EXTRAPOLATED = "extrapolated"
     DATASHEET = "datasheet"
+
+
+def _scaled_times(costs: "Regime | SideCost", factor: float) -> dict[str, Any]:
+    """The fields of ``costs`` that are microseconds, multiplied by ``factor``."""
+    times: dict[str, Any] = {
+        field.name: getattr(costs, field.name) for field in fields(costs) if field.name.endswith("_us")
+    }
+    return {
+        name: tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
+        for name, time in times.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,10 @@ class Regime:
         cost = self.expert_us + self.tile_us * tiles + np.asarray(self.residue_us)[rest]
         return np.where(rows > 0, np.maximum(cost, self.floor_us), 0.0)
 
+    def scaled(self, factor: float) -> "Regime":
+        """This regime with every time multiplied by ``factor``."""
+        return replace(self, **_scaled_times(self, factor))
+
 
 @dataclass(frozen=True)
 class SideCost:
@@ -72,6 +89,11 @@ class SideCost:
 
     regimes: tuple[Regime, ...]
     provenance: Provenance
+
+    def scaled(self, factor: float) -> "SideCost":
+        """This side with every time multiplied by ``factor``."""
+        regimes = tuple(each.scaled(factor) for each in self.regimes)
+        return replace(self, regimes=regimes, **_scaled_times(self, factor))
 
     def regime(self, tokens: int) -> Regime:
         """The regime of a call of ``tokens`` tokens (after CUDA-graph padding)."""
@@ -124,15 +146,41 @@ class GpuRates:
     transfer_token_us: float
     provenance: Provenance
 
+    def with_transfers(self, factor: float) -> "GpuRates":
+        """These rates with the times of moving hidden states multiplied by ``factor``."""
+        return replace(
+            self,
+            transfer_call_us=self.transfer_call_us * factor,
+            transfer_token_us=self.transfer_token_us * factor,
+        )
+
 
 @dataclass(frozen=True)
 class CostModel:
     """Both sides of a layer and what surrounds them, for one model on one machine.
 
-    ``base`` is the measured time outside the routed experts; None where it follows from ``rates``.
+    Attributes
+    ----------
+    base
+        Measured time outside the routed experts; None where it follows from ``rates``.
+    base_factor, step_us
+        Of a calibration: what the time outside the experts is multiplied by, and what every step adds.
     """
 
     cold: SideCost
     hot: SideCost
     rates: GpuRates
     base: BaseCost | None = None
+    base_factor: float = 1.0
+    step_us: float = 0.0
+
+    def calibrated(self, factors: Factors) -> "CostModel":
+        """This cost model under the ``factors`` of a calibration."""
+        return CostModel(
+            self.cold.scaled(factors.cold),
+            self.hot.scaled(factors.hot),
+            self.rates.with_transfers(factors.transfer),
+            self.base,
+            base_factor=self.base_factor * factors.base,
+            step_us=self.step_us + factors.step_us,
+        )

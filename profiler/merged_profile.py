@@ -11,7 +11,8 @@ from placer.profiler.profile import MergedFrom, Profile, ProfileOrigin
 def merge_profiles(cpu: Profile, gpu: Profile) -> Profile:
     """The cold side of ``cpu`` beside the hot side, and the rest of a layer, of ``gpu``.
 
-    Both origins are kept; a side that was merged before keeps its first origin.
+    Both origins are kept; a side that was merged before keeps its first origin. A calibration is not: it
+    belongs to both sides of one server.
 
     Raises
     ------
@@ -41,6 +42,7 @@ def merge_profiles(cpu: Profile, gpu: Profile) -> Profile:
         placer_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         gpu=gpu.gpu,
+        calibration=None,
         merged=MergedFrom(
             cpu=cpu.merged.cpu if cpu.merged else _origin(cpu, cpu.cpu.machine.cpu),
             gpu=gpu.merged.gpu if gpu.merged else _origin(gpu, gpu.gpu.name),

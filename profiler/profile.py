@@ -13,6 +13,7 @@ from placer.errors import BadInputError
 from placer.model.spec import ModelSpec
 from placer.output import write_text
 from placer.profiler.base_cost import BaseCost
+from placer.profiler.calibration import Calibration
 from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.timing.kernel_profile import KernelProfile
@@ -118,6 +119,8 @@ class Profile:
         The cold side's timed kernel; the hot side and what surrounds it.
     merged
         Where the sides come from when they were profiled apart, else None.
+    calibration
+        Factors that a running server's own figures put on the cost model, or None.
     """
 
     schema: str
@@ -128,10 +131,14 @@ class Profile:
     cpu: KernelProfile
     gpu: GpuProfile
     merged: MergedFrom | None = None
+    calibration: Calibration | None = None
 
     def document(self) -> dict[str, Any]:
         """The profile as plain JSON values."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if self.calibration is None:
+            # Left out, so that the hash of a profile stays what it was before profiles could hold one.
+            del plain["calibration"]
         return plain
 
     @property
@@ -140,8 +147,18 @@ class Profile:
         return hashlib.sha256(json.dumps(self.document(), sort_keys=True).encode()).hexdigest()
 
     def cost_model(self) -> CostModel:
-        """Both sides of a layer as `placer.solve` takes them."""
+        """Both sides of a layer as `placer.solve` takes them, under the calibration where there is one."""
+        cost = self.kernel_cost_model()
+        return cost if self.calibration is None else cost.calibrated(self.calibration.factors)
+
+    def kernel_cost_model(self) -> CostModel:
+        """What the kernels' measurements and the datasheet say alone, without the calibration."""
         return CostModel(self.cpu.cost, self.gpu.hot, self.gpu.rates, self.gpu.base)
+
+    @property
+    def calibration_notes(self) -> tuple[str, ...]:
+        """What to say beside anything that `cost_model` predicts: the calibration, and what makes it doubtful."""
+        return () if self.calibration is None else (self.calibration.sentence, *self.calibration.warnings)
 
     @property
     def host_memory_bytes(self) -> int:
@@ -216,6 +233,8 @@ def read_profile(path: Path) -> Profile:
             raise BadInputError(f"profile {path}: field {name}: {fault}", "run 'placer profile' again")
     if profile.gpu.base is not None and (fault := profile.gpu.base.fault(profile.tp)):
         raise BadInputError(f"profile {path}: field gpu.base: {fault}", "run 'placer profile' again")
+    if profile.calibration is not None and (fault := profile.calibration.fault):
+        raise BadInputError(f"profile {path}: field calibration: {fault}", "run 'placer calibrate' again")
     rates = profile.gpu.rates
     latencies = (rates.layer_call_us, rates.transfer_call_us, rates.transfer_token_us)
     usable = (

@@ -125,11 +125,13 @@ class Latent(Paged):
         self.rows, self.indptr, self.indices = qo_indptr, kv_indptr, kv_indices
 
     def run(
-        self, q_nope: torch.Tensor, q_pe: torch.Tensor, ckv: torch.Tensor, kpe: torch.Tensor
+        self, q_nope: torch.Tensor, q_pe: torch.Tensor, ckv_cache: torch.Tensor, kpe_cache: torch.Tensor
     ) -> torch.Tensor:
-        # Documented: latent and rotary part apart, without a head axis in the cache.
-        q, k = torch.cat((q_nope, q_pe), dim=2), torch.cat((ckv, kpe), dim=2)[:, :, None]
-        return self.attend(q, k, ckv[:, :, None])
+        # Documented: latent and rotary part apart, [pages, page_size, width] without a head axis.
+        assert ckv_cache.shape[1:] == (1, 512)
+        assert kpe_cache.shape[1:] == (1, 64)
+        q, k = torch.cat((q_nope, q_pe), dim=2), torch.cat((ckv_cache, kpe_cache), dim=2)[:, :, None]
+        return self.attend(q, k, ckv_cache[:, :, None])
 
 
 @pytest.fixture

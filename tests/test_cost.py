@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.profiler.cost import Provenance, Regime, SideCost
+from placer.profiler.cost import CostModel, GpuRates, Provenance, Regime, SideCost
+from placer.profiler.factor import Factors
 
 TILED = Regime(
     min_tokens=65,
@@ -47,3 +48,25 @@ def test_tokens_beyond_the_largest_timed_call_are_extrapolated() -> None:
     side = SideCost((replace(ROWS, max_tokens=None, timed_tokens=1024),), Provenance.FITTED)
     rows = np.array([[[8, 0]], [[8, 0]]])
     assert side.is_extrapolated(rows, np.array([1024, 1025])).tolist() == [False, True]
+
+
+def test_a_factor_scales_every_time_and_nothing_else() -> None:
+    twice = SIDE.scaled(2.0)
+    rows, tokens = np.array([[[4, 3]], [[4, 3]]]), np.array([64, 65])
+    assert np.array_equal(twice.expert_us(rows, tokens), 2 * SIDE.expert_us(rows, tokens))
+    assert np.array_equal(twice.fixed_us(tokens), 2 * SIDE.fixed_us(tokens))
+    assert [regime.max_rows for regime in twice.regimes] == [64, 64]
+    assert replace(ROWS, floor_us=1000.0).scaled(2.0).floor_us == 2000.0
+
+
+def test_a_calibrated_cost_model_scales_each_part_by_its_own_factor() -> None:
+    rates = GpuRates(1e12, 1e14, 10.0, 30.0, 0.5, Provenance.DATASHEET)
+    found = CostModel(SIDE, SIDE, rates).calibrated(
+        Factors(cold=2.0, hot=3.0, base=0.5, transfer=4.0, step_us=7.0)
+    )
+    assert found.cold.regimes[0].tile_us == 500.0
+    assert found.hot.regimes[0].tile_us == 750.0
+    assert (found.rates.transfer_call_us, found.rates.transfer_token_us) == (120.0, 2.0)
+    assert (found.base_factor, found.step_us) == (0.5, 7.0)
+    # What the GPU sustains is measured or a datasheet's: it stays.
+    assert (found.rates.bytes_per_s, found.rates.layer_call_us) == (1e12, 10.0)

@@ -62,6 +62,15 @@ def test_a_step_adds_the_base(tmp_path: Path) -> None:
     assert made.step_us(hot_first(0))[0] == pytest.approx(40.0 + 4 * 360.0, abs=0.1)
 
 
+def test_a_mixed_step_holds_both(tmp_path: Path) -> None:
+    model, cost = tiny_model(tmp_path), tiny_cost()
+    rows = [5, 5, 4, 4, 4, 4, 5, 5]
+    # Two running requests and a chunk of 16; the layers' kernels are paid once.
+    made = step_costs(model, cost, steps(rows, 18, StepKind.MIXED), SETTINGS, WORKLOAD, 1)
+    assert made.base_us == pytest.approx(40.0, abs=0.1)
+    assert made.layer_us(hot_first(0)).tolist() == [[20.0 + 8 * 100 + 10 * 36] * 4]
+
+
 def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Path) -> None:
     model, cost = tiny_model(tmp_path), tiny_cost()
     made = level_costs(

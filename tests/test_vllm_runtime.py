@@ -1,14 +1,17 @@
 """Recording from a real vLLM server: the experts it returns are those that transformers runs, in every row."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from vllm_server import needs_vllm, vllm_server
+from vllm_server import PYTHON, needs_vllm, vllm_server
 
 from placer.errors import BadInputError
 from placer.examples import example_folder
+from placer.profiler.benchmark_file import read_benchmark_file
 from placer.profiler.trace.file import read_trace
 from placer.profiler.trace.generation import GenerationSettings
 from placer.profiler.trace.prompt import Prompt
@@ -101,6 +104,37 @@ def test_the_header_says_where_the_trace_is_from_and_a_prompt_too_long_is_counte
     assert np.unique(trace.request).tolist() == [0, 1, 2, 3, 4, 5]
     assert sum(recording.failures.values()) == 1
     assert "1 of 7 requests failed: 1 × HTTP 400" in trace.header.notes[0]
+
+
+def test_what_vllms_benchmark_client_writes_is_read(url: str, model: Path, tmp_path: Path) -> None:
+    client = (
+        "from vllm.benchmarks.serve import add_cli_args, main; "
+        "from vllm.utils.argparse_utils import FlexibleArgumentParser; "
+        "parser = FlexibleArgumentParser(); add_cli_args(parser); main(parser.parse_args())"
+    )
+    command = [PYTHON, "-c", client, "--backend", "openai", "--base-url", url, "--model", "tiny-moe"]
+    command += [
+        "--tokenizer",
+        model,
+        "--dataset-name",
+        "random",
+        "--random-input-len",
+        "16",
+        "--num-prompts",
+        "3",
+    ]
+    command += ["--random-output-len", "4", "--max-concurrency", "2", "--save-result", "--save-detailed"]
+    command += ["--result-dir", tmp_path, "--result-filename", "bench.json"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    subprocess.run(list(map(str, command)), env=environment, check=True, capture_output=True)
+    (run,) = read_benchmark_file(tmp_path / "bench.json").runs
+    assert (run.client, run.model, run.clients, run.requests) == ("vllm bench serve", "tiny-moe", 2, 3)
+    assert run.detailed
+    assert run.output_tokens == (4, 4, 4)
+    assert min(run.input_tokens) >= 16
+    # In a closed loop of two clients, three requests take two turns of one TTFT and three TPOT.
+    turn_ms = run.mean_ttft_ms + 3 * run.mean_tpot_ms
+    assert 12 / run.output_tokens_per_s * 1e3 == pytest.approx(2 * turn_ms, rel=0.5)
 
 
 def test_a_server_without_the_switch_is_told_which_flag_it_lacks(model: Path, tmp_path: Path) -> None:

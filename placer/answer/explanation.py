@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.visible import visible
 from placer.explanation import ExpertPlace, Explanation
 from placer.units import gib
 
@@ -13,7 +14,10 @@ SHOWN = 12
 
 def explanation_answer(found: Explanation) -> RenderableType:
     """The layer or the expert that was asked for."""
-    return _layer(found) if found.expert is None else _expert(found, found.places[0])
+    answer = _layer(found) if found.expert is None else _expert(found, found.places[0])
+    if found.calibration is None:
+        return answer
+    return Group(answer, Text(f"costs behind these values: {visible(found.calibration)}", style="dim"))
 
 
 def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:

@@ -9,6 +9,8 @@ from placer.model.spec import ModelSpec
 from placer.profiler.attention_layers import AttentionLayers, attention_layers
 from placer.profiler.base import step_weights_bytes
 
+ROUNDS = 15
+"""As many as a lower quartile needs."""
 _CLASSES = ("attention", "router", "shared_experts", "dense", "embedding")
 _FP8, _PLAIN = ("F8_E4M3",), ("BF16", "F16")
 
@@ -60,7 +62,10 @@ class PlannedAttention:
 
 @dataclass(frozen=True)
 class BasePlan:
-    """What is timed for one GPU of ``tp``; see `placer.profiler.base_cost.BaseCost` for the words."""
+    """What is timed for one GPU of ``tp``; see `placer.profiler.base_cost.BaseCost` for the words.
+
+    ``rounds`` are aimed at within ``max_seconds``; one more comes first and is discarded.
+    """
 
     tp: int
     layers: int
@@ -73,6 +78,7 @@ class BasePlan:
     grid: BaseGrid
     seed: int
     max_seconds: float
+    rounds: int = ROUNDS
 
 
 def base_plan(
@@ -90,6 +96,8 @@ def base_plan(
     timed = sum(part.count * part.work.bytes for part in parts if isinstance(part.work, ProductShape))
     attention = tuple(_planned(layers, tp) for layers in attention_layers(model))
     notes = ["a projection's inputs are rounded by the kernel before it in a server: not timed"]
+    if any(each.decode is not None for each in attention):
+        notes.append("attention is timed on bf16 entries; FP8 entries are charged as much, which is too much")
     if any(each.decode is None for each in attention):
         notes.append("compressed or index attention is not timed: bytes and operations at the measured rates")
     if model.states:

@@ -23,7 +23,8 @@ from placer.profiler.timing.stopwatch import Stopwatch
 
 ATTENTION_ERROR = 0.02
 """bfloat16 inputs and outputs explain 0.003 to 0.005; a kernel that is off by more computes something else."""
-ROUNDS, LEAST_ROUNDS = 15, 5
+LEAST_ROUNDS = 5
+"""Fewest rounds that a quartile is taken from when time is short."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -94,7 +95,7 @@ def time_base(
     points, notes = base_points(
         plan, kernels, device=device.kind, cache_bytes=device.cache_bytes, free_bytes=device.free_bytes
     )
-    quartiles = _rounds(points, device, plan.seed, deadline, progress)
+    quartiles = _rounds(points, device, plan, deadline, progress)
     times = {(point.work, point.size): float(us) for point, us in zip(points, quartiles, strict=True)}
     progress("timing sums over GPUs", 0, 1)
     all_reduce, assumed_us, reduce_notes = sums_over_gpus(plan, device)
@@ -161,17 +162,18 @@ def _error(
 
 
 def _rounds(
-    points: Sequence[BasePoint], device: Device, seed: int, deadline: float, progress: Progress
+    points: Sequence[BasePoint], device: Device, plan: BasePlan, deadline: float, progress: Progress
 ) -> NDArray[np.float64]:
     """Lower quartile of every point's samples, one per round in random order; a first round is discarded."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(plan.seed)
+    least, most = min(LEAST_ROUNDS, plan.rounds), plan.rounds
     rounds: list[NDArray[np.float64]] = []
-    while len(rounds) <= LEAST_ROUNDS or (len(rounds) <= ROUNDS and time.monotonic() < deadline):
+    while len(rounds) <= least or (len(rounds) <= most and time.monotonic() < deadline):
         us = np.empty(len(points))
         for done, index in enumerate(generator.permutation(len(points)).tolist()):
             point = points[index]
             us[index] = device.stopwatch(point.bind()) / point.layers
-            progress("timing", len(rounds) * len(points) + done + 1, (ROUNDS + 1) * len(points))
+            progress("timing", len(rounds) * len(points) + done + 1, (most + 1) * len(points))
         rounds.append(us)
         if len(rounds) == 1 and time.monotonic() > deadline:
             raise BadInputError(
@@ -190,7 +192,7 @@ def sums_over_gpus(plan: BasePlan, device: Device) -> tuple[TokenCurve | None, f
         note = f"sums over GPUs are not timed ({problem}): {ALLREDUCE_CALL_US:.0f} us per layer assumed"
         return None, ALLREDUCE_CALL_US, [note]
     widths = [tokens * plan.hidden_size for tokens in plan.grid.tokens]
-    samples = time_all_reduce(plan.tp, widths, samples=ROUNDS, device=device.kind)
+    samples = time_all_reduce(plan.tp, widths, samples=plan.rounds, device=device.kind)
     quartiles = tuple(float(np.quantile(each, ESTIMATOR_QUANTILE)) for each in samples)
     note = "sums over GPUs are NCCL's; a server's own kernels are faster on few tokens"
     return TokenCurve(plan.grid.tokens, quartiles), 0.0, [note]

@@ -1,0 +1,27 @@
+"""What `placer verify` prints of both sides at once, or the reason why they were not run."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from placer.joined_verification import JoinedVerification
+
+
+def joined_answer(verification: JoinedVerification) -> RenderableType:
+    """Measured against the longer of the two predicted sides."""
+    errors = verification.errors
+    if errors is None:
+        return Text(f"hot side not run: {verification.not_run}", style="dim")
+    document = verification.document()
+    return Group(
+        Text(
+            f"both sides at once, measured against predicted: MAPE {errors.mape:.1%}, p90 {errors.p90_error:.1%}, "
+            f"bias {errors.bias:+.1%} over {errors.calls} layer-steps",
+            style="bold",
+        ),
+        Text(
+            f"a layer-step takes {document['measured_us'] / 1e3:,.3f} ms measured, "
+            f"{document['predicted_us'] / 1e3:,.3f} ms predicted; the hot side is the longer one in "
+            f"{document['hot_bound_share']:.0%} of them"
+        ),
+        Text(verification.kernels),
+    )

@@ -1,0 +1,59 @@
+"""A benchmark file: the runs in what SGLang's or vLLM's benchmark client wrote."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from placer.document import read_documents
+from placer.errors import BadInputError
+from placer.input import checked_input
+from placer.profiler.serving_benchmark import ServingBenchmark
+from placer.profiler.sglang_benchmark import SglangResult, is_sglang_result
+from placer.profiler.vllm_benchmark import VllmResult, is_vllm_result
+
+_CURE = "give what 'sglang.bench_serving --output-file' or 'vllm bench serve --save-result' wrote"
+
+
+@dataclass(frozen=True)
+class BenchmarkFile:
+    """The runs in one file, in its order, and the hash of all of its bytes."""
+
+    path: Path
+    sha256: str
+    runs: tuple[ServingBenchmark, ...]
+
+
+def read_benchmark_file(path: Path) -> BenchmarkFile:
+    """The runs in the file at ``path``: one JSON object, or one on every line, as clients append them.
+
+    Raises
+    ------
+    BadInputError
+        When the file is no such result; a figure is missing, negative or no number; or a run is of a kind that
+        no closed loop describes.
+    """
+    checked_input(path, what="benchmark", cure=_CURE)
+    documents = read_documents(path, what="benchmark", cure=_CURE, infinity=True)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    several = len(documents) > 1
+    runs = tuple(
+        _run(document, f"benchmark {path}" + (f", run {number}" if several else ""))
+        for number, document in enumerate(documents, 1)
+    )
+    return BenchmarkFile(path, digest, runs)
+
+
+def _run(document: dict[str, Any], name: str) -> ServingBenchmark:
+    try:
+        if is_vllm_result(document):
+            return VllmResult.model_validate(document).run(name)
+        if is_sglang_result(document):
+            return SglangResult.model_validate(document).run(name)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(f"{name}: field {field}: {first['msg']}", _CURE) from None
+    raise BadInputError(f"{name} was written by no client that is known here", _CURE)

@@ -1,0 +1,162 @@
+"""Results of SGLang's and vLLM's benchmark clients: what is read of them, and what is refused."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmark_results import sglang_result, vllm_result, written
+from sglang_kt_source import source
+
+from placer.errors import BadInputError
+from placer.profiler.benchmark_file import read_benchmark_file
+
+SERVER_ARGUMENTS = (
+    *(
+        "model_path",
+        "tp_size",
+        "pp_size",
+        "dp_size",
+        "ep_size",
+        "kt_method",
+        "kt_cpuinfer",
+        "kt_threadpool_count",
+    ),
+    *(
+        "max_running_requests",
+        "chunked_prefill_size",
+        "enable_mixed_chunk",
+        "kt_enable_dynamic_expert_update",
+    ),
+    *("disable_cuda_graph", "kv_cache_dtype", "kt_weight_path", "kt_gpu_experts_ratio", "kt_num_gpu_experts"),
+    *("kt_expert_placement_strategy", "kt_max_deferred_experts_per_token", "speculative_algorithm"),
+)
+
+
+@pytest.mark.parametrize("result", [sglang_result, vllm_result])
+def test_both_clients_say_the_same_of_one_run(tmp_path: Path, result: Callable[..., dict[str, Any]]) -> None:
+    file = read_benchmark_file(written(tmp_path / "bench", result()))
+    (run,) = file.runs
+    assert len(file.sha256) == 64
+    assert (run.clients, run.requests, run.failed, run.detailed) == (2, 4, 0, False)
+    assert run.input_tokens == (8, 8, 8, 8)
+    assert run.output_tokens == (5, 5, 5, 5)
+    assert (run.mean_ttft_ms, run.mean_tpot_ms, run.median_itl_ms) == (30.0, 20.0, 20.0)
+    assert run.output_tokens_per_s == 40.0
+
+
+def test_totals_are_shared_out_where_requests_are_not_told_apart(tmp_path: Path) -> None:
+    (run,) = read_benchmark_file(written(tmp_path / "b", vllm_result(total_output_tokens=22))).runs
+    assert sorted(run.output_tokens) == [5, 5, 6, 6]
+
+
+def test_details_leave_out_requests_that_failed(tmp_path: Path) -> None:
+    details = {"input_lens": [6, 9, 7, 12, 13], "output_lens": [3, 0, 4, 5, 8]}
+    result = sglang_result(**details, errors=["", "timeout", "", "", ""])
+    (run,) = read_benchmark_file(written(tmp_path / "b", result)).runs
+    assert run.detailed
+    assert (run.input_tokens, run.output_tokens, run.failed) == ((6, 7, 12, 13), (3, 4, 5, 8), 1)
+
+
+def test_a_client_without_a_limit_sends_all_requests_at_once(tmp_path: Path) -> None:
+    (run,) = read_benchmark_file(written(tmp_path / "b", sglang_result(max_concurrency=None))).runs
+    assert run.clients == 4
+
+
+def test_every_line_is_a_run_and_one_object_may_take_many_lines(tmp_path: Path) -> None:
+    runs = read_benchmark_file(
+        written(tmp_path / "b", sglang_result(), sglang_result(max_concurrency=1))
+    ).runs
+    assert [run.clients for run in runs] == [2, 1]
+    pretty = tmp_path / "pretty"
+    pretty.write_text(written(tmp_path / "b", vllm_result()).read_text().replace(", ", ",\n"))
+    assert read_benchmark_file(pretty).runs[0].clients == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ('{"endpoint_type": "openai", "dur', "is not valid JSON"),
+        ("[1, 2]", "is not a JSON object"),
+        ("{}", "written by no client"),
+        ('{"schema": "placer.profile/1"}', "written by no client"),
+        ("\x00\x01", "is not valid JSON"),
+    ],
+)
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=said) as caught:
+        read_benchmark_file(path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("make", [sglang_result, vllm_result])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mean_tpot_ms": float("nan")}, "NaN is not a finite number"),
+        ({"mean_tpot_ms": float("inf")}, "field mean_tpot_ms"),
+        ({"mean_tpot_ms": -20.0}, "field mean_tpot_ms"),
+        ({"mean_ttft_ms": 0.0}, "field mean_ttft_ms"),
+        ({"mean_ttft_ms": None}, "field mean_ttft_ms"),
+        ({"output_throughput": 0.0}, "field output_throughput"),
+        ({"completed": 0}, "no request was answered"),
+        ({"completed": 10**9}, "field completed"),
+        ({"total_output_tokens": 4}, "fewer than 2 output tokens"),
+        ({"request_rate": 4.0}, "at a rate"),
+        ({"input_lens": [8], "output_lens": [5, 5]}, "1 input_lens and 2 output_lens"),
+        ({"input_lens": [8], "output_lens": [5]}, "says that 4 requests were answered, but has lengths of 1"),
+    ],
+)
+def test_a_figure_that_measures_nothing_is_refused(
+    tmp_path: Path, make: Callable[..., dict[str, Any]], changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInputError, match=said) as caught:
+        read_benchmark_file(written(tmp_path / "bench.json", make(**changes)))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        sglang_result(accept_length=2.1),
+        sglang_result(server_info={"speculative_algorithm": "EAGLE"}),
+        vllm_result(spec_decode_acceptance_length=1.8),
+    ],
+)
+def test_a_server_that_drafts_is_refused(tmp_path: Path, result: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError, match="drafts tokens"):
+        read_benchmark_file(written(tmp_path / "bench.json", result))
+
+
+def test_a_fault_names_its_run(tmp_path: Path) -> None:
+    path = written(tmp_path / "b", sglang_result(), sglang_result(mean_tpot_ms=-1.0))
+    with pytest.raises(BadInputError, match="run 2: field mean_tpot_ms"):
+        read_benchmark_file(path)
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(BadInputError, match="line 2 of benchmark"):
+        read_benchmark_file(path)
+
+
+@pytest.mark.runtime
+def test_the_fields_are_those_that_sglangs_client_writes() -> None:
+    tree = ast.parse(source("bench_serving.py").read_text(encoding="utf-8"))
+    written_keys = {
+        key.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+    assert set(sglang_result()) <= written_keys
+    assert {"input_lens", "output_lens", "errors"} <= written_keys
+
+
+@pytest.mark.runtime
+def test_the_settings_are_those_that_sglangs_server_reports() -> None:
+    arguments = source("srt/server_args.py").read_text(encoding="utf-8")
+    for name in SERVER_ARGUMENTS:
+        assert f"\n    {name}: " in arguments

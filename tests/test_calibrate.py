@@ -1,0 +1,466 @@
+"""`placer calibrate`: factors put into a synthetic server come back out, and what does not belong is refused."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmark_results import sglang_result, vllm_result, written
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kt_log import line
+from placements import placement
+from profiles import profile
+from small_traces import token_trace
+from tiny_model import tiny_model
+
+from placer.benchmark_figures import benchmark_play
+from placer.calibrate import CalibrateRequest, calibrate
+from placer.errors import BadInputError
+from placer.level_cost import step_costs
+from placer.model.spec import ModelSpec
+from placer.placement import PlacementDocument, write_placement
+from placer.placement_times import PlacementTimes
+from placer.planned_level import planned_level
+from placer.profiler.benchmark_file import read_benchmark_file
+from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
+from placer.profiler.kt_timing_log import read_kt_timing_log
+from placer.profiler.profile import Profile, read_profile, write_profile
+from placer.profiler.steps import StepKind
+from placer.profiler.trace.file import write_trace
+from placer.profiler.trace.split import split_requests
+from placer.profiler.trace.trace import TokenTrace
+from placer.replays import EVALUATION_SEED, Replays
+from placer.runtime_verification import verify_runtime
+from placer.solve import SPLIT_SHARES
+from placer.workload import Workload
+
+Run = Callable[..., tuple[int, str, str]]
+TRAFFIC = Workload(prompt_tokens=64, output_tokens=32, concurrency=8)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    return tiny_model(tmp_path_factory.mktemp("tiny") / "tiny-moe")
+
+
+@pytest.fixture(scope="module")
+def trace() -> TokenTrace:
+    """40 requests of 50 tokens, experts chosen uniformly."""
+    ids = np.argsort(np.random.default_rng(0).random((2000, 4, 8)), axis=2)[:, :, :2]
+    return token_trace(ids, experts=8, request=np.repeat(np.arange(40), 50).tolist())
+
+
+def served(**changes: Any) -> PlacementDocument:
+    """Experts 0 and 1 of every layer hot, eight running requests, as `profile` was timed."""
+    kt = {"threads": 1, "subpools": 1}
+    hot = {layer: [0, 1] for layer in range(4)}
+    return placement(hot, layers=range(4), experts=8, **{"cpu_method": "torch", "kt": kt, **changes})
+
+
+def replays(trace: TokenTrace) -> Replays:
+    return Replays(split_requests(trace, SPLIT_SHARES, seed=0)[2], 2 * EVALUATION_SEED, "decode")
+
+
+def measured(
+    model: ModelSpec,
+    trace: TokenTrace,
+    truth: Factors,
+    *,
+    clients: int = 8,
+    requests: int = 64,
+    **changes: Any,
+) -> dict[str, Any]:
+    """What a server would measure whose cost model is the profile's under ``truth``."""
+    plan, steps = served(), replays(trace)
+    level = planned_level(plan).settings
+    workload = replace(TRAFFIC, concurrency=clients)
+    cost = profile().kernel_cost_model().calibrated(truth)
+    result = sglang_result(
+        max_concurrency=clients,
+        completed=requests,
+        total_input_tokens=requests * TRAFFIC.prompt_tokens,
+        total_output_tokens=requests * TRAFFIC.output_tokens,
+        **changes,
+    )
+
+    def mean_us(kind: StepKind, size: int) -> float:
+        rows = steps.decode(size) if kind is StepKind.DECODE else steps.prefill(size)
+        assert rows is not None
+        return float(step_costs(model, cost, rows, level, workload, tp=1).step_us(plan.hot_mask()).mean())
+
+    with tempfile.TemporaryDirectory() as folder:
+        (run,) = read_benchmark_file(written(Path(folder) / "b", result)).runs
+    figures = benchmark_play(run, model, level).figures(
+        lambda sizes: np.array([mean_us(StepKind.DECODE, int(size)) for size in sizes]),
+        lambda sizes: np.array([mean_us(StepKind.PREFILL, int(size)) for size in sizes]),
+    )
+    return result | {
+        "mean_ttft_ms": figures.mean_ttft_ms,
+        "mean_tpot_ms": figures.mean_tpot_ms,
+        "output_throughput": figures.output_tokens_per_s,
+        "median_itl_ms": mean_us(StepKind.DECODE, clients) / 1e3,
+    }
+
+
+def fitted(
+    model: ModelSpec,
+    trace: TokenTrace,
+    folder: Path,
+    *results: dict[str, Any],
+    request: CalibrateRequest | None = None,
+) -> Factors:
+    file = read_benchmark_file(written(folder / "bench.jsonl", *results))
+    found = calibrate(profile(), served(), model, trace, [file], None, request or CalibrateRequest())
+    return found.calibration.factors
+
+
+def test_a_server_that_is_as_predicted_changes_nothing(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    assert fitted(model, trace, tmp_path, measured(model, trace, UNCALIBRATED)) == UNCALIBRATED
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cold=st.floats(0.5, 2.0))
+def test_the_cold_factor_of_a_server_comes_back(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path, cold: float
+) -> None:
+    found = fitted(model, trace, tmp_path, measured(model, trace, Factors(cold=cold)))
+    assert found.cold == pytest.approx(cold, rel=0.03)
+
+
+def test_several_numbers_of_clients_tell_factors_apart(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    truth = Factors(cold=1.4, base=0.7)
+    results = [measured(model, trace, truth, clients=clients) for clients in (1, 8)]
+    found = fitted(model, trace, tmp_path, *results)
+    assert found.cold == pytest.approx(1.4, rel=0.02)
+    assert found.base == pytest.approx(0.7, rel=0.05)
+
+
+def test_the_parts_of_a_step_are_what_the_calibrated_cost_model_says(
+    model: ModelSpec, trace: TokenTrace
+) -> None:
+    truth = Factors(cold=1.3, hot=5.0, base=0.8, transfer=2.0, step_us=100.0)
+    plan, cost, steps = served(), profile().kernel_cost_model(), replays(trace)
+    level = planned_level(plan).settings
+    times = PlacementTimes(model, cost, plan.hot_mask(), steps, level, TRAFFIC, tp=1)
+    whole = step_costs(model, cost.calibrated(truth), steps.decode(4), level, TRAFFIC, tp=1)
+    parts = times.sides(StepKind.DECODE, 4)
+    assert np.allclose(parts.layer_us(truth), whole.layer_us(plan.hot_mask()), rtol=1e-5)
+    assert parts.step_us(truth) == pytest.approx(float(whole.step_us(plan.hot_mask()).mean()), rel=1e-5)
+
+
+@pytest.fixture
+def files(model: ModelSpec, trace: TokenTrace, tmp_path: Path) -> dict[str, Path]:
+    """profile.json, placement.json, a trace, the model's folder, and a benchmark of a server at cold ×1.3."""
+    paths = {
+        "profile": tmp_path / "profile.json",
+        "placement": tmp_path / "placement.json",
+        "trace": tmp_path / "trace.safetensors",
+        "model": tmp_path / "tiny-moe",
+        "benchmark": tmp_path / "bench.jsonl",
+    }
+    tiny_model(paths["model"])
+    write_profile(profile(), paths["profile"])
+    write_placement(served(), paths["placement"])
+    write_trace(trace, paths["trace"])
+    written(paths["benchmark"], measured(model, trace, Factors(cold=1.3)))
+    return paths
+
+
+def arguments(files: dict[str, Path], *without: str) -> list[object]:
+    return [
+        "calibrate",
+        *(each for name, path in files.items() if name not in without for each in (f"--{name}", path)),
+    ]
+
+
+def test_a_calibrated_profile_keeps_its_measurements_and_everything_applies_it(
+    run: Run, files: dict[str, Path], tmp_path: Path
+) -> None:
+    output = tmp_path / "calibrated.json"
+    code, out, _ = run(*arguments(files), "-o", output, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["factors"]["cold"] == pytest.approx(1.3, rel=0.02)
+    assert document["error_after"] < 0.01 < document["error_before"]
+    assert [each["name"] for each in document["figures"] if not each["fitted"]] == [
+        "output tokens",
+        "decode step",
+    ]
+    assert document["replaced"] is None
+    before, after = read_profile(files["profile"]), read_profile(output)
+    assert after.cpu == before.cpu
+    assert after.cost_model().cold.regimes[0].expert_us == pytest.approx(
+        document["factors"]["cold"] * before.cpu.cost.regimes[0].expert_us
+    )
+    assert (before.sha256 == after.sha256, before.calibration) == (False, None)
+
+    solve = ["solve", "--model", files["model"], "--trace", files["trace"], "--hbm-budget", "20GiB"]
+    solve += ["--concurrency", 2, "--prompt-tokens", 64, "--output-tokens", 8, "-o", tmp_path / "plan.json"]
+    code, out, _ = run(*solve, "--profile", output, "--json")
+    assert code == 0
+    provenance = json.loads(out)["predicted"]["provenance"]
+    assert "calibrated: cold ×1.3" in provenance["cold"]
+    assert "calibrated" not in provenance["hot"]
+    assert "by sglang bench_serving" in provenance["calibration"]
+    for command in (
+        [
+            "evaluate",
+            files["placement"],
+            "--model",
+            files["model"],
+            "--trace",
+            files["trace"],
+            "--profile",
+            output,
+        ],
+        ["explain", tmp_path / "plan.json", "--layer", 1],
+    ):
+        code, _, err = run(*command)
+        assert code == 0
+        assert "by sglang bench_serving: cold ×1.3" in err.replace("\n", " ").replace("  ", " ")
+
+
+def test_calibrating_again_replaces_and_says_so(run: Run, files: dict[str, Path]) -> None:
+    output = files["profile"]
+    assert run(*arguments(files), "-o", output)[0] == 0
+    first = read_profile(output)
+    code, _, err = run(*arguments(files), "-o", output)
+    assert code == 0
+    assert "replaced, not multiplied: calibrated" in err
+    assert max(map(len, err.splitlines())) <= 100
+    second = read_profile(output)
+    assert first.calibration is not None
+    assert second.calibration is not None
+    assert second.calibration.factors == first.calibration.factors
+
+
+@pytest.mark.parametrize("missing", ["placement", "model", "trace"])
+def test_what_decides_a_step_is_needed(
+    run: Run, files: dict[str, Path], tmp_path: Path, missing: str
+) -> None:
+    code, _, err = run(*arguments(files, missing), "-o", tmp_path / "c.json")
+    assert code == 2
+    assert "depend on which experts were hot" in err
+    assert f"add --{missing}" in err
+    assert not (tmp_path / "c.json").exists()
+
+
+def test_something_must_have_been_measured(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    code, _, err = run(*arguments(files, "benchmark"), "-o", tmp_path / "c.json")
+    assert code == 2
+    assert "nothing was measured" in err
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ({"model_path": "/models/another"}, "is of model /models/another"),
+        ({"tp_size": 2}, "tp_size 2"),
+        ({"kt_method": "AMXINT4"}, "kt_method AMXINT4"),
+        ({"kt_cpuinfer": 32}, "kt_cpuinfer 32"),
+        ({"max_running_requests": 4}, "max_running_requests 4"),
+        ({"chunked_prefill_size": 512}, "chunked_prefill_size 512"),
+        ({"kv_cache_dtype": "fp8_e4m3"}, "kv_cache_dtype fp8_e4m3"),
+        ({"disable_cuda_graph": True}, "disable_cuda_graph True"),
+        ({"kt_weight_path": None}, "without kt-kernel"),
+        # Two of eight experts are hot in each of four layers; half an expert more cuts after the eighth.
+        ({"kt_gpu_experts_ratio": 0.5}, "kept 16 experts hot, the placement 8"),
+        ({"kt_num_gpu_experts": 3}, "kept 12 experts hot, the placement 8"),
+        ({"kt_max_deferred_experts_per_token": 2}, "deferred experts"),
+    ],
+)
+def test_a_server_of_something_else_is_refused_unless_forced(
+    run: Run, files: dict[str, Path], tmp_path: Path, server: dict[str, Any], said: str
+) -> None:
+    result = json.loads(files["benchmark"].read_text())
+    written(files["benchmark"], result | {"server_info": server})
+    code, _, err = run(*arguments(files), "-o", tmp_path / "c.json")
+    assert code == 2
+    assert said in err
+    assert not (tmp_path / "c.json").exists()
+    code, _, err = run(*arguments(files), "--force", "-o", tmp_path / "c.json")
+    assert code == 0
+    assert "warning: forced: the" in err
+
+
+def test_a_server_that_says_what_was_planned_is_taken(
+    run: Run, files: dict[str, Path], tmp_path: Path
+) -> None:
+    result = json.loads(files["benchmark"].read_text())
+    server = {
+        "model_path": "/models/Tiny-MoE/",
+        "tp_size": 1,
+        "kt_weight_path": "/models/int4",
+        "kt_gpu_experts_ratio": 8.5 / 32,
+        "kt_num_gpu_experts": None,
+        "kt_expert_placement_strategy": "uniform",
+        "max_running_requests": 8,
+        "kv_cache_dtype": "auto",
+    }
+    written(files["benchmark"], result | {"server_info": server})
+    assert run(*arguments(files), "-o", tmp_path / "c.json")[0] == 0
+
+
+def test_another_model_is_seen_in_vllms_result_too(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    written(files["benchmark"], vllm_result(model_id="qwen3"))
+    code, _, err = run(*arguments(files), "-o", tmp_path / "c.json")
+    assert code == 2
+    assert "is of model qwen3" in err
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"mean_tpot_ms": NaN}', "\ufffe\x00", '{"a": 1}\n{"b": 2}'])
+def test_hostile_files_end_with_what_and_what_to_do(
+    run: Run, files: dict[str, Path], tmp_path: Path, text: str
+) -> None:
+    files["benchmark"].write_text(text)
+    code, out, err = run(*arguments(files), "-o", tmp_path / "c.json")
+    assert (code, out) == (2, "")
+    error, _, cure = err.partition("do: ")
+    assert error.startswith("error: ")
+    assert cure.strip()
+    assert not (tmp_path / "c.json").exists()
+
+
+def test_a_factor_that_is_out_of_range_in_a_profile_is_refused(
+    run: Run, files: dict[str, Path], tmp_path: Path
+) -> None:
+    output = tmp_path / "c.json"
+    assert run(*arguments(files), "-o", output)[0] == 0
+    document = json.loads(output.read_text())
+    document["calibration"]["factors"]["cold"] = -1.0
+    output.write_text(json.dumps(document))
+    with pytest.raises(BadInputError, match="calibration"):
+        read_profile(output)
+
+
+def timing_log(
+    path: Path, model: ModelSpec, trace: TokenTrace, truth: Factors, *, share: float = 1.0
+) -> Path:
+    """A log of layers 0 and 3 in decode steps of 8, of a server whose cost model is the profile's under ``truth``."""
+    plan = served()
+    times = PlacementTimes(
+        model,
+        profile().kernel_cost_model(),
+        plan.hot_mask(),
+        replays(trace),
+        planned_level(plan).settings,
+        Workload(512, 128, 8),
+        tp=1,
+    )
+    sides = times.sides(StepKind.DECODE, 8)
+    lines = []
+    for layer in (0, 3):
+        hot_ms = share * truth.hot * sides.hot_us[:, layer].mean() / 1e3
+        cold_ms = share * truth.cold * sides.cold_us[:, layer].mean() / 1e3
+        stages = {"submit": share * truth.transfer * sides.transfer_us / 1e3, "gpu": hot_ms}
+        lines += [
+            line(layer=layer, step=step, tokens=8, mask=0.0, sync=0.0, merge=cold_ms - hot_ms, **stages)
+            for step in range(1, 17)
+        ]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def slow_profile(monkeypatch: pytest.MonkeyPatch) -> Profile:
+    """The profile with an expert's time in milliseconds: the log holds hundredths of them."""
+    plain = profile()
+    scaled = replace(
+        plain,
+        cpu=replace(plain.cpu, cost=plain.cpu.cost.scaled(200.0)),
+        gpu=replace(plain.gpu, hot=plain.gpu.hot.scaled(50.0), rates=plain.gpu.rates.with_transfers(100.0)),
+    )
+    monkeypatch.setitem(globals(), "profile", lambda: scaled)
+    return scaled
+
+
+def test_a_timing_log_tells_the_sides_apart(
+    slow_profile: Profile, model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    truth = Factors(cold=1.25, hot=0.8, transfer=1.5)
+    log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, truth))
+    found = calibrate(slow_profile, served(), model, trace, [], log, CalibrateRequest())
+    factors = found.calibration.factors
+    assert factors.cold == pytest.approx(1.25, rel=0.01)
+    assert factors.hot == pytest.approx(0.8, rel=0.01)
+    assert factors.transfer == pytest.approx(1.5, rel=0.01)
+    assert factors.base == 1.0
+    assert "hardly depend on it" in found.calibration.reasons[FactorName.BASE]
+    assert any("without CUDA graphs" in each for each in found.calibration.distrust)
+
+
+def test_verify_takes_the_runtimes_own_times(
+    slow_profile: Profile, model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, UNCALIBRATED))
+    found = verify_runtime(served(), model, trace, slow_profile, log)
+    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    assert {"steps", "layers", "measured_us", "predicted_us", "mape", "p90_error", "bias", "worst"} <= set(
+        document
+    )
+    assert (document["layers"], document["layer_steps"], document["steps"]) == (2, 32, 16)
+    # The cold side binds in almost every step, so the mean of the slower side is the slower mean.
+    assert document["mape"] < 0.03
+    # A server that is a quarter slower: predictions are a fifth too low, and a calibration takes that away.
+    log = read_kt_timing_log(timing_log(tmp_path / "s.log", model, trace, Factors(cold=1.25, transfer=1.25)))
+    assert verify_runtime(served(), model, trace, slow_profile, log).errors.bias == pytest.approx(
+        -0.2, abs=0.03
+    )
+    calibrated = calibrate(slow_profile, served(), model, trace, [], log, CalibrateRequest()).profile
+    assert verify_runtime(served(), model, trace, calibrated, log).errors.mape < 0.03
+
+
+def test_verify_prints_a_log(
+    run: Run,
+    files: dict[str, Path],
+    slow_profile: Profile,
+    model: ModelSpec,
+    trace: TokenTrace,
+    tmp_path: Path,
+) -> None:
+    write_profile(slow_profile, files["profile"])
+    log = timing_log(tmp_path / "server.log", model, trace, UNCALIBRATED)
+    command = ["verify", files["placement"], "--model", files["model"], "--trace", files["trace"]]
+    command += ["--profile", files["profile"], "--kt-log", log]
+    code, out, err = run(*command)
+    assert (code, out) == (0, "")
+    assert "layers as the runtime timed them" in err
+    assert max(map(len, err.splitlines())) <= 100
+    code, out, _ = run(*command, "--json")
+    assert code == 0
+    assert json.loads(out)["side"] == "runtime"
+
+
+def test_times_that_only_starting_takes_are_refused(
+    slow_profile: Profile, model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, UNCALIBRATED, share=0.05))
+    with pytest.raises(BadInputError, match="the time to start the work") as caught:
+        verify_runtime(served(), model, trace, slow_profile, log)
+    assert "SGLANG_KT_HYBRID_TIMING_DEEP=1" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (line(layer=20), "layer 20, which is no MoE layer"),
+        (line(tokens=9000), "a call of 9,000 tokens"),
+        (line(), "fewer than 3 calls"),
+    ],
+)
+def test_a_log_of_another_server_is_refused(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=said):
+        verify_runtime(served(), model, trace, profile(), read_kt_timing_log(path))
