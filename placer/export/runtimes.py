@@ -5,6 +5,8 @@ from typing import Any
 
 from placer.document import read_document
 from placer.errors import BadInputError
+from placer.export.applied import Applied
+from placer.export.kt_applied import check_dump, check_log
 from placer.export.llama_cpp import export_llama_cpp
 from placer.export.result import ExportResult
 from placer.export.sglang_kt import export_sglang_kt
@@ -35,8 +37,7 @@ def export_placement(
     BadInputError
         When the runtime is unknown, the placement invalid, or the runtime could not run the plan exactly.
     """
-    if runtime not in RUNTIMES:
-        raise BadInputError(f"--runtime {runtime!r} is not known", f"use one of: {', '.join(RUNTIMES)}")
+    known_runtime(runtime)
     placement = read_placement(placement_path)
     if runtime != "sglang-kt":
         for flag, given in (("--kt-weight-path", kt_weight_path), ("--record", record)):
@@ -53,6 +54,31 @@ def export_placement(
         kt_weight_path=kt_weight_path,
         record=record,
     )
+
+
+def check_applied(
+    placement_path: Path, *, runtime: str, log: Path | None = None, dump: Path | None = None
+) -> tuple[Applied, ...]:
+    """What a server runs against the placement at ``placement_path``: by its log, by its dumped mask, or both.
+
+    Raises
+    ------
+    BadInputError
+        When the runtime is unknown, or a file is invalid or of another model.
+    """
+    known_runtime(runtime)
+    placement = read_placement(placement_path)
+    return (
+        *(() if log is None else (check_log(placement, log),)),
+        *(() if dump is None else (check_dump(placement, dump),)),
+    )
+
+
+def known_runtime(runtime: str) -> str:
+    """``runtime``; raises BadInputError unless it is one of `RUNTIMES`."""
+    if runtime not in RUNTIMES:
+        raise BadInputError(f"--runtime {runtime!r} is not known", f"use one of: {', '.join(RUNTIMES)}")
+    return runtime
 
 
 def _config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any]:
