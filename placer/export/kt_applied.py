@@ -80,14 +80,13 @@ def check_dump(placement: PlacementDocument, path: Path) -> Applied:
 def _masks(path: Path) -> Mask:
     """The dumped masks: bool [passes, num_layers, E]."""
     masks = load_dump(checked_input(path, what="mask dump", cure=_MASK_CURE)).get("gpu_expert_masks")
-    plain = (
-        isinstance(masks, torch.Tensor)
-        and masks.dtype == torch.bool
-        and masks.layout == torch.strided
-        and masks.ndim == 3
-        and masks.numel() <= masks.untyped_storage().nbytes()
-    )
-    if not plain:
+    if (
+        not isinstance(masks, torch.Tensor)
+        or masks.dtype != torch.bool
+        or masks.layout != torch.strided
+        or masks.ndim != 3
+        or masks.numel() > masks.untyped_storage().nbytes()
+    ):
         raise BadInputError(f"{path}: it holds no masks [passes, layers, experts]", _MASK_CURE)
     found: Mask = masks.numpy()
     return found

@@ -20,6 +20,13 @@ CHECKED_FIELDS = (
 )
 """Fields of config.json in which a checkpoint must agree with the one that was planned for."""
 
+
+def checked_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`CHECKED_FIELDS` of a config.json, with what the runtime takes for those that it lacks."""
+    text = unwrapped(config)
+    return {name: text.get(name) or (1 if name == "moe_layer_freq" else 0) for name in CHECKED_FIELDS}
+
+
 _SCRIPT = r"""#!/usr/bin/env bash
 # Starts @RUNTIME@ with the placement in this folder (written by placer; README.md says what it holds).
 #
@@ -108,8 +115,6 @@ def render_launch(
     record: bool,
 ) -> str:
     """The script; paths that are None must then be given when it is started."""
-    text = unwrapped(config)
-    fields = {name: text.get(name) or (1 if name == "moe_layer_freq" else 0) for name in CHECKED_FIELDS}
     values = {
         "RUNTIME": RUNTIME,
         "VERSION": RUNTIME.rpartition(" ")[2],
@@ -117,7 +122,7 @@ def render_launch(
         "COUNTS": counts_file,
         "SHA256": counts_sha256,
         # A repr of JSON values is a Python literal on one line.
-        "FIELDS": repr(fields),
+        "FIELDS": repr(checked_fields(config)),
         "RECORDING": _RECORDING if record else "",
         "MODEL_PATH": shlex.quote(model_path or ""),
         "KT_WEIGHT_PATH": shlex.quote(kt_weight_path or ""),

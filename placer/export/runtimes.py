@@ -81,13 +81,26 @@ def known_runtime(runtime: str) -> str:
     return runtime
 
 
-def _config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any]:
-    if model_path is not None and (Path(model_path) / "config.json").is_file():
-        return read_document(Path(model_path) / "config.json", what="model config", cure=CONFIG_CURE)
+def planned_config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any] | None:
+    """The config.json that was planned with: what the placement carries of it, or the one at ``model_path``.
+
+    None where there is neither.
+    """
     carried: dict[str, Any] | None = (placement.model.model_extra or {}).get("config")
-    if carried is None:
+    return carried if carried is not None else _config_at(model_path)
+
+
+def _config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any]:
+    config = _config_at(model_path) or planned_config(placement, None)
+    if config is None:
         raise BadInputError(
             "the placement carries no model config, and --model-path has no config.json on this machine",
             "give --model-path a folder with the model's config.json",
         )
-    return carried
+    return config
+
+
+def _config_at(model_path: str | None) -> dict[str, Any] | None:
+    if model_path is None or not (Path(model_path) / "config.json").is_file():
+        return None
+    return read_document(Path(model_path) / "config.json", what="model config", cure=CONFIG_CURE)
