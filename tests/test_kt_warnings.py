@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from placements import placement
+from placements import placement, placement_dict
 from shared_data import SHARED_DATA, needs_shared_data
 from test_sglang_kt import CONFIG, plan
 
@@ -65,8 +65,11 @@ def test_each_warning_is_given_and_printed(
 
 
 def test_a_draft_is_warned_of() -> None:
-    kv = plan().kv.model_dump() | {"speculation": {"steps": 3, "branches": 1, "draft_tokens": 4}}
-    assert any("keeps KT off for drafts" in note for note in said(plan(hot=HOT, kv=kv)))
+    document = placement_dict(HOT, layers=[1, 2, 3], experts=4)
+    document["kv"]["speculation"] = {"steps": 3, "branches": 1, "draft_tokens": 4}
+    document["hbm"]["ledger"] |= {"mtp": 6, "unused": 4}
+    found = said(PlacementDocument.model_validate(document))
+    assert ["keeps KT off for drafts" in note for note in found] == [True]
 
 
 def test_the_promise_of_the_runtimes_estimate_by_hand() -> None:
