@@ -309,4 +309,7 @@ def test_a_check_writes_nothing_and_an_export_needs_a_folder(served: Path, run: 
     assert run("export", served / "placement.json", *both)[0] == 2
     assert run("export", served / "placement.json")[0] == 2
     assert run("export", served / "placement.json", "--check-log", served / "none.log")[0] == 2
+    for runtime in ("vllm", "tgi"):
+        other = ["--check-log", served / "good.log", "--runtime", runtime]
+        assert run("export", served / "placement.json", *other)[0] == 2
     assert sorted(served.iterdir()) == before

@@ -1,7 +1,10 @@
 """Plans of every kind through the mask code of the unmodified sglang-kt 0.7.2 and kt-kernel 0.7.2 wheels."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 import torch
 import yaml
 from placements import FP8, placement
-from sglang_kt_source import hf_config, mask_functions, runtime_mask, source
+from sglang_kt_source import REPOSITORY, hf_config, mask_functions, runtime_mask, source
 from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.export.kt_applied import check_log
@@ -160,6 +163,44 @@ def test_the_runtime_runs_any_plan_of_every_published_model(tmp_path: Path, path
         assert mask[dense].all()
         phantom = sorted(set(layout.moe_layers) - set(layers))
         assert not mask[phantom].any()
+
+
+READ_CONFIGS = """
+import json, sys
+from transformers import AutoConfig
+read = {}
+for path in sys.argv[1:]:
+    document = json.load(open(path))
+    try:
+        config = type(AutoConfig.for_model(document["model_type"])).from_dict(document)
+    except ValueError:
+        continue  # classes that the runtime or the checkpoint brings itself
+    text = getattr(config, "text_config", None) or config
+    names = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts",
+             "first_k_dense_replace", "moe_layer_freq", "num_hash_layers")
+    read[path] = {name: getattr(text, name) for name in names if hasattr(text, name)}
+print(json.dumps(read))
+"""
+
+
+@needs_shared_data
+def test_the_runtimes_config_classes_say_what_config_json_is_read_to_say() -> None:
+    """The runtime reads attributes of a class, whose defaults and other names config.json does not show."""
+    root = Path(os.environ.get("PLACER_TRANSFORMERS_KT") or REPOSITORY / ".runtimes" / "transformers-kt")
+    if not (root / "transformers").is_dir():
+        pytest.skip("needs transformers-kt 5.6.0: make test-runtimes, or PLACER_TRANSFORMERS_KT=<its folder>")
+    done = subprocess.run(
+        [sys.executable, "-c", READ_CONFIGS, *map(str, MODELS)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    read = json.loads(done.stdout.splitlines()[-1])
+    assert len(read) >= 24
+    for path, attributes in read.items():
+        assert kt_layout(attributes) == kt_layout(json.loads(Path(path).read_text())), path
 
 
 def test_ten_thousand_ratios_select_exactly_what_was_asked(tmp_path: Path) -> None:

@@ -170,6 +170,16 @@ def test_the_readme_names_revision_flags_and_counts(tmp_path: Path) -> None:
     assert "no expert on the GPU" in readme
 
 
+def test_pinned_layers_stay_pinned_at_a_lower_ratio(tmp_path: Path) -> None:
+    document = plan(hot={1: [2, 0], 2: [], 3: [1, 3, 0, 2]}, pinned={"3": "all", "2": "none"})
+    export_sglang_kt(document, tmp_path / "out", config=CONFIG)
+    counts = read_logical_count(tmp_path / "out" / "init_expert_location.pt")
+    for number, sizes in ((6, [2, 0, 4]), (5, [1, 0, 4]), (4, [0, 0, 4]), (8, [4, 0, 4])):
+        selected = select_hot(counts, kt_layout(CONFIG), (number + 0.5) / 12)
+        assert selected[1:].sum(axis=1).tolist() == sizes
+    assert "pinned layers stay as they are" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("hot", [{}, {layer: [3, 1, 0, 2] for layer in (1, 2, 3)}])
 def test_no_expert_and_every_expert_can_be_exported(tmp_path: Path, hot: dict[int, list[int]]) -> None:
     export_sglang_kt(plan(hot=hot), tmp_path / "out", config=CONFIG)

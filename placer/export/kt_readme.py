@@ -84,7 +84,8 @@ def render_readme(
         "| `benchmark.sh` | measures the plan, and the flags that you serve with today |",
         "",
         "Ranks are distinct: after an out-of-memory error a lower `--kt-gpu-experts-ratio` keeps the same "
-        "share of every layer's hot experts, hottest first, without a new file.",
+        "share of every layer's hot experts, hottest first, without a new file"
+        + (", and pinned layers stay as they are." if placement.pinned else "."),
         "",
         "## Flags",
         "",

@@ -17,6 +17,9 @@ from placer.placement import PlacementDocument, read_placement
 RUNTIMES = ("sglang-kt", "vllm", "llama.cpp")
 """Names that ``--runtime`` takes."""
 
+CHECKED_RUNTIMES = ("sglang-kt",)
+"""Those of them that a machine can be checked for, and whose logs and dumps can be compared with a plan."""
+
 
 def export_placement(
     placement_path: Path,
@@ -37,7 +40,8 @@ def export_placement(
     BadInputError
         When the runtime is unknown, the placement invalid, or the runtime could not run the plan exactly.
     """
-    known_runtime(runtime)
+    if runtime not in RUNTIMES:
+        raise BadInputError(f"--runtime {runtime!r} is not known", f"use one of: {', '.join(RUNTIMES)}")
     placement = read_placement(placement_path)
     if runtime != "sglang-kt":
         for flag, given in (("--kt-weight-path", kt_weight_path), ("--record", record)):
@@ -66,7 +70,7 @@ def check_applied(
     BadInputError
         When the runtime is unknown, or a file is invalid or of another model.
     """
-    known_runtime(runtime)
+    checked_runtime(runtime)
     placement = read_placement(placement_path)
     return (
         *(() if log is None else (check_log(placement, log),)),
@@ -74,10 +78,14 @@ def check_applied(
     )
 
 
-def known_runtime(runtime: str) -> str:
-    """``runtime``; raises BadInputError unless it is one of `RUNTIMES`."""
-    if runtime not in RUNTIMES:
-        raise BadInputError(f"--runtime {runtime!r} is not known", f"use one of: {', '.join(RUNTIMES)}")
+def checked_runtime(runtime: str) -> str:
+    """``runtime``; raises BadInputError unless machines and servers can be checked for it."""
+    if runtime not in CHECKED_RUNTIMES:
+        known = "can only be exported to" if runtime in RUNTIMES else "is not known"
+        raise BadInputError(
+            f"--runtime {runtime!r} {known}: machines and servers are checked for {', '.join(CHECKED_RUNTIMES)}",
+            f"use one of: {', '.join(CHECKED_RUNTIMES)}",
+        )
     return runtime
 
 

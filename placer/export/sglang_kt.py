@@ -67,7 +67,13 @@ def export_sglang_kt(
     layout = _checked_layout(placement, config)
     counted = set(layout.moe_layers)
     hot = {int(layer): ids for layer, ids in placement.hot.items()}
-    counts = ranked_counts(hot, placement.model.layers, layout)
+    counts = ranked_counts(
+        hot,
+        placement.model.layers,
+        layout,
+        least={layer: layout.experts for layer, every in placement.pins.items() if every},
+        full={layer for layer, every in placement.pins.items() if not every},
+    )
     ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)
     if mem_fraction_static is None:
         mem_fraction_static = placement.mem_fraction_static
