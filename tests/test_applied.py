@@ -130,6 +130,14 @@ def test_a_pool_that_found_no_room_says_how_much_it_found(tmp_path: Path) -> Non
     assert "found room for 4,099 tokens" in row.do
 
 
+def test_slots_for_recurrent_states_are_compared_where_the_model_has_them(tmp_path: Path) -> None:
+    plan = PLAN.model_copy(update={"kv": PLAN.kv.model_copy(update={"max_mamba_cache_size": 24})})
+    line = "[x TP0] Mamba Cache is allocated. max_mamba_cache_size: {}, conv_state size: 0.10GB, ssm_state size: 1.00GB"
+    assert checked(tmp_path, server_log(plan, extra=(line.format(24),)), plan).same
+    found = differences(checked(tmp_path, server_log(plan, extra=(line.format(8),)), plan))
+    assert found == {"slots for recurrent states": ("24", "8")}
+
+
 def ledger_plan(weights_bytes: int) -> PlacementDocument:
     """The small plan with a ledger of every line, ``weights_bytes`` of which are weights."""
     document = placement_dict(HOT, layers=[1, 2, 3], experts=4)

@@ -89,6 +89,9 @@ def site(folder: Path, wrapper: str) -> Path:
         "sglang/srt/__init__.py": "",
         "sglang/srt/server_args.py": "\n".join(f'add("{flag}")' for flag in FLAGS),
         "sglang/srt/models/__init__.py": "",
+        "sglang/srt/models/registry.py": (
+            "try:\n    import sglang.srt.models.deepseek_v4\nexcept Exception:\n    pass\n"
+        ),
         "sglang/srt/models/deepseek_v4.py": wrapper,
         "sglang/srt/layers/__init__.py": "",
         "sglang/srt/layers/moe/__init__.py": "",

@@ -166,6 +166,12 @@ def _capacity(placement: PlacementDocument, log: ServerLog) -> Iterator[Comparis
         elif found != planned:
             do = _SMALL if found < planned else _LAUNCH
         yield Comparison(what, f"{planned:,}", None if found is None else f"{found:,}", found == planned, do)
+    states = placement.kv.max_mamba_cache_size
+    if states is not None and log.states is not None:
+        same = log.states == states
+        yield Comparison(
+            "slots for recurrent states", f"{states:,}", f"{log.states:,}", same, "" if same else _LAUNCH
+        )
 
 
 def _memory(placement: PlacementDocument, log: ServerLog) -> Iterator[Comparison]:

@@ -23,6 +23,7 @@ _CACHE = re.compile(
     r"KV Cache is allocated\. #tokens: \d{1,15}, "
     r"(?:K size: (\d{1,6}\.\d+) GB, V size: (\d{1,6}\.\d+) GB|KV size: (\d{1,6}\.\d+) GB)"
 )
+_STATES = re.compile(r"Mamba Cache is allocated\. max_mamba_cache_size: (\d{1,9}),")
 _POOLS_END = "Memory pool end."
 _ARGUMENT = re.compile(r"(?:^|, )([a-z_0-9]+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[^,\[\]'\"]*)")
 _COMPLAINTS = {
@@ -49,6 +50,8 @@ class ServerLog:
         How it chose them.
     kv_tokens, running
         Capacity of the KV pool, and requests that may run together.
+    states
+        Slots for recurrent states of a hybrid model.
     profiled_tokens
         Room for tokens that it found, where that was less than it was told to make.
     weights_bytes, cache_bytes
@@ -63,6 +66,7 @@ class ServerLog:
     strategy: str | None = None
     kv_tokens: int | None = None
     running: int | None = None
+    states: int | None = None
     profiled_tokens: int | None = None
     weights_bytes: dict[int, int] = field(default_factory=dict)
     cache_bytes: dict[int, int] = field(default_factory=dict)
@@ -82,6 +86,8 @@ class ServerLog:
             self.kv_tokens, self.running = int(match.group(1)), int(match.group(2))
         elif match := _PROFILED.search(line):
             self.profiled_tokens = int(match.group(1))
+        elif match := _STATES.search(line):
+            self.states = int(match.group(1))
         elif match := _LOADED.search(line):
             # A draft model is loaded after the model itself.
             self.weights_bytes.setdefault(rank, _gib_bytes(match.group(1)))

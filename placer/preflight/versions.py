@@ -61,8 +61,11 @@ said = {
 if said["versions"]["sglang-kt"] is not None:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            import sglang.srt.models.deepseek_v4
+            # As the server does: every model file is imported, and one of them brings in the wrapper.
+            import sglang.srt.models.registry
             from sglang.srt.layers.moe.quant_method_registry import _QUANT_WRAPPERS
+            if not any(entry[1] == "kt_ep" for entry in _QUANT_WRAPPERS):
+                import sglang.srt.models.deepseek_v4
             from sglang.srt.layers.moe.kt_ep_wrapper import KTRANSFORMERS_AVAILABLE
         registered = any(entry[1] == "kt_ep" for entry in _QUANT_WRAPPERS)
         said["wrapper"] = "" if registered and KTRANSFORMERS_AVAILABLE else (
