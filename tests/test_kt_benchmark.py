@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_sglang_kt import CONFIG, machine, plan, script
+from kt_export import CONFIG, plan, script
 
 from placer.export.sglang_kt import export_sglang_kt
-
-__all__ = ["machine"]
 
 CLIENT = """
 import json, sys

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kt_export import CONFIG, plan
 from placements import placement, placement_dict
 from shared_data import SHARED_DATA, needs_shared_data
-from test_sglang_kt import CONFIG, plan
 
 from placer.errors import BadInputError
 from placer.export.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES

