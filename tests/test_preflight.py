@@ -206,7 +206,7 @@ def a_gpu(free: float, total: float = 80.0) -> Gpu:
 def test_the_fullest_gpu_must_hold_the_ledger() -> None:
     # 1 lost, 60 of attention, 1 of activations, 2 of KV: 64 GiB and 60 bytes.
     document = gpu_plan(attention=60 * GIB, fraction=0.98, tp=2)
-    for second, verdict in ((65, "ok"), (63, "fail")):
+    for second, verdict in ((65, "ok"), (63.9, "warn"), (63, "fail")):
         found = verdicts(check_gpus(document, Gpus((a_gpu(79), a_gpu(second), a_gpu(1)))))
         assert (found["GPUs"], found["free GPU memory"]) == ("ok", verdict)
 
@@ -227,6 +227,16 @@ def test_the_memory_fraction_must_leave_room_for_the_pool_at_what_is_free_now() 
     assert "--mem-fraction-static 0.899" in checks["memory fraction"].do
     checks = {each.name: each for each in check_gpus(document, Gpus((a_gpu(63),)))}
     assert "more than is free" in checks["memory fraction"].do
+    # A fraction that leaves less than the 1 GiB of activations: 78 / 79 is 0.987.
+    checks = {
+        each.name: each
+        for each in check_gpus(gpu_plan(attention=60 * GIB, fraction=0.99), Gpus((a_gpu(80),)))
+    }
+    assert "--mem-fraction-static 0.785" in checks["memory fraction"].do
+    # Hardly anything is free.
+    for free in (1, 0.5):
+        checks = {each.name: each for each in check_gpus(document, Gpus((a_gpu(free),)))}
+        assert checks["memory fraction"].verdict is Verdict.WARN
 
 
 def test_an_unknown_fraction_and_a_smaller_gpu_are_named() -> None:

@@ -268,8 +268,8 @@ def test_every_flag_that_is_named_exists(tmp_path: Path, server: ModuleType) -> 
     export_sglang_kt(document, tmp_path / "out", config=config, record=True)
     flags = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
     texts = [(tmp_path / "out" / name).read_text() for name in ("README.md", "launch.sh", "record.sh")]
-    in_texts = {flag for text in texts for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)}
-    ours = {"--check-log", "--check-dump", "--benchmark"}
+    in_texts = {flag for text in texts for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text)}
+    ours = {"--check-log", "--check-dump", "--benchmark", "--min-hot"}
     assert {f"--{flag}" for flag in flags} | in_texts <= known | ours | {"--config"}
     assert {f"--{flag}" for flag in LEFT_UNSET} <= known
 

@@ -1,5 +1,6 @@
 """GPU memory: what is free on each GPU now against the lines of the ledger and the memory fraction."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from placer.hbm import HbmLedger, free_memory_share
 from placer.placement import PlacementDocument
 from placer.preflight.check import Check, Failure, Verdict
-from placer.units import MIB, gib
+from placer.units import GIB, MIB, gib
 
 _QUERY = ("--query-gpu=index,uuid,name,memory.total,memory.free", "--format=csv,noheader,nounits")
 _HOW = "nvidia-smi"
 _SECONDS = 60
+TIGHT_BYTES = GIB // 4
 
 
 @dataclass(frozen=True)
@@ -96,17 +98,18 @@ def check_gpus(placement: PlacementDocument, here: Gpus) -> Iterator[Check]:
     used = here.seen[: placement.tp]
     gpu = min(used, key=lambda each: each.free_bytes)
     ledger = HbmLedger(placement.hbm.budget_bytes_per_gpu, placement.hbm.ledger)
-    fits = ledger.needed_bytes <= gpu.free_bytes
+    short = ledger.needed_bytes - gpu.free_bytes
+    do = "stop what runs on it, or solve again with --hbm-budget below " + gib(gpu.free_bytes).replace(
+        " ", ""
+    )
     yield Check(
         "free GPU memory",
-        Verdict.OK if fits else Verdict.FAIL,
+        # The ledger's reserve is a rule of thumb: what is short by less than its steps may still start.
+        Verdict.OK if short <= 0 else Verdict.WARN if short <= TIGHT_BYTES else Verdict.FAIL,
         f"GPU {used.index(gpu)} has the least: {gib(gpu.free_bytes)} free of {gib(gpu.total_bytes)}",
         f"{gib(ledger.needed_bytes)} on each GPU (the ledger without its line unused)",
         _HOW,
-        ""
-        if fits
-        else "stop what runs on it, or solve again with --hbm-budget below "
-        + gib(max(0, gpu.free_bytes)).replace(" ", ""),
+        "" if short <= 0 else do,
     )
     yield _fraction(placement, ledger, gpu)
     entry = placement.hardware.get("gpu")
@@ -135,20 +138,36 @@ def _fraction(placement: PlacementDocument, ledger: HbmLedger, gpu: Gpu) -> Chec
             "the placement",
             "solve again with this version of placer, and read max_total_num_tokens in the server's log",
         )
-    claimed = placement.kv.claimed_bytes or 0
-    least, most = free_memory_share(ledger, device_bytes=gpu.free_bytes, claimed_bytes=claimed)
-    # The placement's own is rounded up to three decimals, which a driver's loss may use up.
-    fits = 0 < least <= given
+    if gpu.free_bytes <= ledger.lines["free_memory_loss"]:
+        least, most = math.inf, 0.0
+    else:
+        claimed = placement.kv.claimed_bytes or 0
+        least, most = free_memory_share(ledger, device_bytes=gpu.free_bytes, claimed_bytes=claimed)
+    verdict, do = Verdict.OK, ""
+    if least > most:
+        verdict, do = (
+            Verdict.WARN,
+            "weights, KV and activations need more than is free: free it, or solve again",
+        )
+    elif least > given:
+        verdict = Verdict.WARN
+        do = (
+            "the pool would come out smaller than planned: start with --mem-fraction-static "
+            f"{math.ceil(least * 1000) / 1000:g}"
+        )
+    elif given > most:
+        verdict = Verdict.WARN
+        do = f"too little would be left for activations: start with --mem-fraction-static {least:.3f}"
+    share = (
+        f"{least:.3f} to {most:.3f}"
+        if least <= most
+        else f"{least:.3f} for weights and KV, of at most {most:.3f}"
+    )
     return Check(
         name,
-        Verdict.OK if fits and given <= most else Verdict.WARN,
+        verdict,
         f"--mem-fraction-static {given:g}",
-        f"{least:.3f} to {most:.3f} of what is free now, less what the driver takes",
+        f"{share} of what is free now, less what the driver takes",
         "the ledger and nvidia-smi",
-        ""
-        if fits and given <= most
-        else "the pool would come out smaller than planned: "
-        f"start with --mem-fraction-static {-(-least * 1000 // 1) / 1000:g}"
-        if not fits and least <= most
-        else "weights, KV and activations together need more than is free: free it, or solve again",
+        do,
     )
