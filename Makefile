@@ -21,7 +21,7 @@ test: $(VENV)/.dev
 
 ## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, a vLLM server, Triton's
 ## interpreter.
-test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.vllm $(RUNTIMES)/.triton
+test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.transformers-kt $(RUNTIMES)/.vllm $(RUNTIMES)/.triton
 	$(BIN)/python -m pytest -m runtime
 
 ## Makes examples/tiny-moe again: trains the small model (about 20 minutes of one core) and records its routing.
@@ -85,6 +85,11 @@ $(VENV)/.kt: $(VENV)/.placer
 # Only its Python source is read; none of its dependencies are needed.
 $(RUNTIMES)/.sglang-kt: $(VENV)/.placer
 	$(PIP) install --quiet --no-deps --target $(RUNTIMES)/sglang-kt sglang-kt==0.7.2
+	touch $@
+
+# The classes through which sglang-kt reads a config.json, with their own dependencies.
+$(RUNTIMES)/.transformers-kt: $(VENV)/.placer
+	$(PIP) install --quiet --target $(RUNTIMES)/transformers-kt transformers-kt==5.6.0.post6
 	touch $@
 
 # A gigabyte that the CPU build of torch does not bring and `make test` does without.

@@ -46,6 +46,9 @@ INTERRUPTED = 130
 RESOLVE = 1
 """Exit code of `trace compare` when the plan should be solved again."""
 
+DIFFERS = 1
+"""Exit code of `export --check-log` and `--check-dump` when the server does not run the plan."""
+
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
 _NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsHelpError", ())
@@ -926,7 +929,7 @@ def explain(
 @app.command()
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
     runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt, vllm or llama.cpp.")] = "sglang-kt",
     model_path: Annotated[
         str | None,
@@ -939,10 +942,37 @@ def export(
         str | None, typer.Option("--kt-weight-path", help="INT4 expert weights on the server.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Start the server with the recorder on.")] = False,
+    check_log: Annotated[
+        Path | None, typer.Option("--check-log", help="Server log: does it run the plan? Writes nothing.")
+    ] = None,
+    check_dump: Annotated[
+        Path | None,
+        typer.Option("--check-dump", help="gpu_expert_distribution_*.pt: is the mask the plan's, exactly?"),
+    ] = None,
+    json_output: JsonOption = False,
 ) -> None:
-    """Write exactly what the serving runtime consumes, read back through its own selection rule."""
-    from placer.export.runtimes import export_placement
+    """Write exactly what the serving runtime consumes, read back through its own selection rule.
 
+    With --check-log or --check-dump: compare what a server runs with the plan. Exit code 1: it differs.
+    """
+    from placer.answer.applied import applied_answer
+    from placer.export.runtimes import check_applied, export_placement
+
+    if check_log is not None or check_dump is not None:
+        if output is not None:
+            raise BadInputError("-o and a check were both given", "export and check one after the other")
+        checks = check_applied(placement, runtime=runtime, log=check_log, dump=check_dump)
+        same = all(check.same for check in checks)
+        if json_output:
+            _print_json({"same": same, "checks": [check.document() for check in checks]})
+        else:
+            for check in checks:
+                _show(applied_answer(check))
+        if not same:
+            raise typer.Exit(DIFFERS)
+        return
+    if output is None:
+        raise BadInputError("export needs a folder to write", "add -o DIR")
     result = export_placement(
         placement,
         output,
@@ -951,10 +981,51 @@ def export(
         kt_weight_path=kt_weight_path,
         record=record,
     )
+    if json_output:
+        _print_json(result.document())
+        return
     for note in result.notes:
         _say(f"note: {note}")
     _say(f"{output}: {', '.join(result.files)}")
     _show(command_line("launch:", result.launch_line))
+
+
+@app.command()
+def preflight(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt")] = "sglang-kt",
+    model_path: Annotated[str | None, typer.Option("--model-path", help="Block-FP8 checkpoint.")] = None,
+    kt_weight_path: Annotated[
+        str | None, typer.Option("--kt-weight-path", help="All experts for the CPU method.")
+    ] = None,
+    python: Annotated[
+        str, typer.Option("--python", help="The interpreter that starts the server.")
+    ] = "python",
+    json_output: JsonOption = False,
+) -> None:
+    """Is this machine ready to start the server that a placement plans?
+
+    Exit code 0: nothing failed (warnings and unknowns are named). 3: it does not fit. 4: a component is missing.
+    """
+    from placer.answer.preflight import preflight_answer
+    from placer.preflight.preflight import preflight as check_machine
+
+    with _Bar() as bar:
+        result = check_machine(
+            placement,
+            runtime=runtime,
+            model_path=model_path,
+            kt_weight_path=kt_weight_path,
+            python=python,
+            progress=bar,
+        )
+    _stop_if_interrupted()
+    if json_output:
+        _print_json(result.document())
+    else:
+        _show(preflight_answer(result))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 @app.command()

@@ -1,7 +1,8 @@
-"""Fixtures that several test files share: `placer` as a user runs it."""
+"""Fixtures that several test files share: `placer` as a user runs it, and a machine for an export's scripts."""
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,11 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return code if isinstance(code, int) else 0, captured.out, captured.err
 
     return runner
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine with an FP8 checkpoint, CPU weights, and packages that stand for sglang-kt and kt-kernel."""
+    from kt_export import make_machine
+
+    return make_machine(tmp_path / "machine")

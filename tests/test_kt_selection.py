@@ -158,6 +158,27 @@ def test_ranks_take_a_share_of_every_layer_hottest_first() -> None:
     assert [np.flatnonzero(row).tolist() for row in half[1:]] == [[4, 5], [0]]
 
 
+def test_limits_of_layers_hold_at_other_ratios() -> None:
+    # Layer 0 keeps both of its hot experts, layer 1 none of its four; layer 2 may have no more than its one.
+    layout = KtLayout(num_layers=3, experts=4, first_moe=0, moe_every=1)
+    hot = {0: [3, 1], 1: [0, 1, 2, 3], 2: [2]}
+    counts = torch.from_numpy(ranked_counts(hot, [0, 1, 2], layout, least={0: 2}, full={2}))[None]
+
+    def sizes(number: int) -> list[int]:
+        return select_hot(counts, layout, cut_ratio(number, 12)).sum(axis=1).tolist()
+
+    assert [sizes(number) for number in (1, 2, 3, 4, 5, 6, 7)] == [
+        [1, 0, 0],
+        [2, 0, 0],
+        [2, 1, 0],
+        [2, 1, 1],
+        [2, 2, 1],
+        [2, 3, 1],
+        [2, 4, 1],
+    ]
+    assert [sizes(number) for number in (8, 9, 10)] == [[3, 4, 1], [4, 4, 1], [4, 4, 2]]
+
+
 def test_the_obvious_ratio_loses_an_expert_where_ours_does_not() -> None:
     assert int(1440 * (436 / 1440)) == 435
     layout = KtLayout(num_layers=12, experts=120, first_moe=0, moe_every=1)

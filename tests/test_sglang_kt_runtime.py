@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -34,6 +35,9 @@ from placer.export.kt_flags import LEFT_UNSET, captured_batches, longest_context
 from placer.export.kt_ranking import cut_ratio, ranked_counts
 from placer.export.kt_selection import kt_layout, select_hot
 from placer.export.sglang_kt import export_sglang_kt
+from placer.preflight.check import Verdict
+from placer.preflight.cpu_weights import conversion
+from placer.preflight.versions import check_versions, installed
 from placer.speculation import MTP_SPECULATION
 from placer.window_pool import RUNTIME_DEFAULT_RATIO
 
@@ -230,8 +234,9 @@ def test_the_runtime_parses_every_flag_to_the_plans_value(
     assert {name: parsed[name] for name in EXPECTED} == EXPECTED
     assert parsed["init_expert_location"] == str(folder / "init_expert_location.pt")
     assert parsed["expert_distribution_recorder_mode"] == ("per_token" if record else None)
+    assert parsed["record_kt_gpu_expert_distribution"] is record
     for flag in LEFT_UNSET:
-        assert parsed[flag.replace("-", "_")] in (None, False), flag
+        assert parsed[flag.replace("-", "_")] in (None, False, 0, "none"), flag
 
 
 EXPECTED = {
@@ -262,10 +267,55 @@ def test_every_flag_that_is_named_exists(tmp_path: Path, server: ModuleType) -> 
     document = placement({3: [1]}, layers=range(3, 61), experts=256, top_k=10)
     export_sglang_kt(document, tmp_path / "out", config=config, record=True)
     flags = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
-    texts = [path.read_text() for path in (tmp_path / "out").glob("*.[sm][hd]")]
-    in_texts = {flag for text in texts for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)}
-    assert {f"--{flag}" for flag in flags} | in_texts <= known | {"--config"}
+    texts = [(tmp_path / "out" / name).read_text() for name in ("README.md", "launch.sh", "record.sh")]
+    in_texts = {flag for text in texts for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text)}
+    ours = {"--check-log", "--check-dump", "--benchmark", "--min-hot"}
+    assert {f"--{flag}" for flag in flags} | in_texts <= known | ours | {"--config"}
     assert {f"--{flag}" for flag in LEFT_UNSET} <= known
+
+
+def test_every_flag_of_the_benchmark_is_the_clients(tmp_path: Path) -> None:
+    export_sglang_kt(
+        placement({3: [1]}, layers=range(3, 61), experts=256, top_k=8), tmp_path / "out", config=DEEPSEEK
+    )
+    text = (tmp_path / "out" / "benchmark.sh").read_text()
+    words = text[text.index("measure() {") : text.index('|| refuse "the client')]
+    client = source("bench_serving.py").read_text(encoding="utf-8")
+    for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", words)):
+        assert f'"{flag}"' in client, flag
+    for name in ("random-ids", "custom", "openai", "sharegpt"):
+        assert f'"{name}",' in client
+    # What the summary reads.
+    for name in re.findall(r'^    "([a-z0-9_]+)": "', text, re.MULTILINE):
+        assert f'"{name}": metrics.{name},' in client, name
+    assert '"completed": metrics.completed,' in client
+
+
+def test_the_conversion_that_is_advised_is_kt_kernels() -> None:
+    experts_base = pytest.importorskip("kt_kernel.experts_base", reason="needs kt-kernel 0.7.2")
+    command = Path(experts_base.__file__).parent / "cli" / "commands" / "quant.py"
+    text = command.read_text(encoding="utf-8")
+    document = placement({}, layers=[1], experts=4, cpu_method="AMXINT4")
+    advice = conversion(document, "/weights", "/model")
+    for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", advice.partition("`")[2].partition("`")[0]):
+        assert f'"{flag}"' in text, flag
+    assert 'INT4 = "int4"' in text
+    assert 'INT8 = "int8"' in text
+    assert 'kt_kernel_path / "scripts" / "convert_cpu_weights.py"' in text
+    assert not (command.parents[2].parent / "scripts" / "convert_cpu_weights.py").exists()
+
+
+def test_the_installed_runtime_has_the_rule_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = source("srt/server_args.py").parents[2]
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    here = installed(sys.executable)
+    found = {check.name: check for check in check_versions(here)}
+    assert found["sglang-kt"].verdict is Verdict.OK
+    assert found["kt-kernel"].verdict is Verdict.OK
+    assert found["selection rule"].verdict is Verdict.OK
+    # Its other dependencies are not here, and nothing hides that.
+    assert found["KT wrapper"].verdict is Verdict.FAIL
+    assert "No module named" in found["KT wrapper"].found
 
 
 @pytest.mark.parametrize("largest", [1, 3, 5, 8, 20, 100, 256, 264, 300, 512, 600])

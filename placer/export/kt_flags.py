@@ -33,6 +33,11 @@ LEFT_UNSET = {
     ),
     "kt-enable-dynamic-expert-update": "it would replace the plan's hot experts by those of the last prefill",
     "kt-max-deferred-experts-per-token": "it postpones experts by a layer, which changes the outputs",
+    "enable-eplb": "it moves experts between GPUs, and KT knows none of it",
+    "enable-dp-attention": "attention and KV were counted without it",
+    "moe-a2a-backend": "its backends switch expert parallelism on, which KT does not run",
+    "enable-mixed-chunk": "prefill and decode tokens together can exceed the chunk that the CPU buffers hold",
+    "cpu-offload-gb": "weights would leave the GPU that the plan counts there",
 }
 """Flags that must stay unset for the plan to hold, and why."""
 
@@ -110,6 +115,7 @@ def server_flags(
         Flag("kv-cache-dtype", KV_DTYPES[kv.dtype], "Precision that the KV bytes are counted in."),
     ]
     plan += drafting_flags(placement, config)
+    _check_graphs(placement)
     lengths = (longest_context(config), kv.context_length)
     if any(lengths):
         limit = min(*(length for length in lengths if length), kv.tokens)
@@ -125,6 +131,22 @@ def server_flags(
     return (*(flag for flag in paths if flag is not None), *plan)
 
 
+def _check_graphs(placement: PlacementDocument) -> None:
+    """Raise BadInputError for CUDA graphs that the runtime cannot capture.
+
+    kt-kernel's buffers hold a prefill chunk, and a larger pass raises (_check_qlen_fits_cpp_buffers in
+    kt_kernel/experts_base.py); the placement itself answers for decode steps.
+    """
+    kv = placement.kv
+    largest = kv.cuda_graph_max_bs * (1 if kv.speculation is None else kv.speculation.draft_tokens)
+    if largest > kv.chunked_prefill_size:
+        raise BadInputError(
+            f"the largest CUDA graph of {largest:,} tokens (kv.cuda_graph_max_bs) is larger than "
+            f"kv.chunked_prefill_size, {kv.chunked_prefill_size:,}: kt-kernel's CPU buffers hold no more",
+            "solve again with a larger --chunk",
+        )
+
+
 def left_unset(placement: PlacementDocument) -> dict[str, str]:
     """Flags that must stay unset for the plan to hold, and why."""
     if placement.kv.speculation is not None:
@@ -135,10 +157,16 @@ def left_unset(placement: PlacementDocument) -> dict[str, str]:
 
 def recording_flags(top_k: int) -> tuple[Flag, ...]:
     """Flags that switch the runtime's expert recorder on, in the finest mode that top-k allows."""
+    mask = Flag(
+        "record-kt-gpu-expert-distribution",
+        True,
+        "Also records which experts are on the GPU, to check the mask.",
+    )
     if top_k <= TOKEN_RECORDER_TOP_K:
         why = "Records every token's experts; the server allocates a buffer on each GPU for it."
-        return (Flag("expert-distribution-recorder-mode", "per_token", why),)
+        return (Flag("expert-distribution-recorder-mode", "per_token", why), mask)
     return (
+        mask,
         Flag(
             "expert-distribution-recorder-mode",
             "stat",

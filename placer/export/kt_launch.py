@@ -1,10 +1,11 @@
 """launch.sh: checks that files, checkpoint and runtime are those of the plan, then starts the server."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placer.export.kt_selection import RUNTIME, unwrapped
+from placer.export.script import filled
 
 CHECKED_FIELDS = (
     "num_hidden_layers",
@@ -19,6 +20,13 @@ CHECKED_FIELDS = (
     "moe_intermediate_size",
 )
 """Fields of config.json in which a checkpoint must agree with the one that was planned for."""
+
+
+def checked_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`CHECKED_FIELDS` of a config.json, with what the runtime takes for those that it lacks."""
+    text = unwrapped(config)
+    return {name: text.get(name) or (1 if name == "moe_layer_freq" else 0) for name in CHECKED_FIELDS}
+
 
 _SCRIPT = r"""#!/usr/bin/env bash
 # Starts @RUNTIME@ with the placement in this folder (written by placer; README.md says what it holds).
@@ -45,10 +53,20 @@ done
 [ -n "$KT_WEIGHT_PATH" ] || refuse "set KT_WEIGHT_PATH to the experts converted for @METHOD@"
 [ -e "$KT_WEIGHT_PATH" ] || refuse "KT_WEIGHT_PATH=$KT_WEIGHT_PATH does not exist"
 command -v "$PYTHON" > /dev/null || refuse "PYTHON=$PYTHON is not found"
+case ",${SGLANG_DISABLED_MODEL_ARCHS:-}," in
+  *,deepseek_v4,*) refuse "SGLANG_DISABLED_MODEL_ARCHS names deepseek_v4, which brings in KT: take it out" ;;
+esac
+for flag in "$@"; do
+  case "${flag%%=*}" in
+    @UNDOING@)
+      printf 'launch.sh: warning: %s undoes the plan; README.md says why\n' "${flag%%=*}" >&2 ;;
+  esac
+done
 
 "$PYTHON" - "$MODEL_PATH/config.json" "$HERE/@COUNTS@" << 'PY' || exit 2
 import hashlib
 import json
+import re
 import sys
 from importlib import metadata
 
@@ -76,14 +94,16 @@ for field, planned in @FIELDS@.items():
 with open(counts, "rb") as file:
     if hashlib.sha256(file.read()).hexdigest() != "@SHA256@":
         refuse(f"{counts} is not the file that was exported: export the placement again")
-try:
-    version = metadata.version("sglang-kt")
-except metadata.PackageNotFoundError:
-    refuse(f"sglang-kt is not installed for {sys.executable}: pip install sglang-kt==@VERSION@ "
-           "(upstream sglang ignores the placement)")
-if version != "@VERSION@":
-    print(f"launch.sh: warning: sglang-kt {version} is installed, the export was checked against @VERSION@; "
-          "compare the log lines 'KT GPU experts: layer ...' with README.md", file=sys.stderr)
+for name, why in (("sglang-kt", "upstream sglang ignores the placement"), ("kt-kernel", "no CPU would compute")):
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        refuse(f"{name} is not installed for {sys.executable}: pip install {name}==@VERSION@ ({why})")
+    if [int(part) for part in re.findall("[0-9]+", version)][:3] < [int(part) for part in "@VERSION@".split(".")]:
+        refuse(f"{name} {version} is older than what the export was checked against: pip install {name}==@VERSION@")
+    if version != "@VERSION@":
+        print(f"launch.sh: warning: {name} {version} is installed, the export was checked against @VERSION@; "
+              "check what runs: placer export placement.json --check-log", file=sys.stderr)
 PY
 
 exec "$PYTHON" -m sglang.launch_server --config "$HERE/config.yaml" \
@@ -106,10 +126,9 @@ def render_launch(
     model_path: str | None,
     kt_weight_path: str | None,
     record: bool,
+    undoing: Iterable[str],
 ) -> str:
-    """The script; paths that are None must then be given when it is started."""
-    text = unwrapped(config)
-    fields = {name: text.get(name) or (1 if name == "moe_layer_freq" else 0) for name in CHECKED_FIELDS}
+    """The script; paths that are None must be given when it is started. ``undoing`` are flags that it warns of."""
     values = {
         "RUNTIME": RUNTIME,
         "VERSION": RUNTIME.rpartition(" ")[2],
@@ -117,13 +136,10 @@ def render_launch(
         "COUNTS": counts_file,
         "SHA256": counts_sha256,
         # A repr of JSON values is a Python literal on one line.
-        "FIELDS": repr(fields),
+        "FIELDS": repr(checked_fields(config)),
+        "UNDOING": " | ".join(f"--{name}" for name in undoing),
         "RECORDING": _RECORDING if record else "",
         "MODEL_PATH": shlex.quote(model_path or ""),
         "KT_WEIGHT_PATH": shlex.quote(kt_weight_path or ""),
     }
-    script = _SCRIPT
-    # The paths come last: they are the user's and may hold anything.
-    for name, value in values.items():
-        script = script.replace(f"@{name}@", value)
-    return script
+    return filled(_SCRIPT, values)

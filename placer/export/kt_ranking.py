@@ -1,6 +1,6 @@
 """A plan as counts whose ranking makes sglang-kt select exactly that plan, and the ratio of the cut."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,12 @@ NEVER_SELECTED = -1
 
 
 def ranked_counts(
-    hot: Mapping[int, Sequence[int]], layers: Sequence[int], layout: KtLayout
+    hot: Mapping[int, Sequence[int]],
+    layers: Sequence[int],
+    layout: KtLayout,
+    *,
+    least: Mapping[int, int] = {},
+    full: Container[int] = (),
 ) -> NDArray[np.int64]:
     """Counts [num_layers, E]: hot experts above every cold one, all of them distinct.
 
@@ -22,6 +27,11 @@ def ranked_counts(
     sensible plan: it takes the same share of every layer's hot list, coldest first. A higher one adds cold
     experts evenly over the layers, in id order. Layers that the model or the runtime holds to be dense get
     `NEVER_SELECTED`.
+
+    Limits of single layers hold at other ratios too: the first ``least`` of a layer's hot list rank above all
+    other experts, so a lower ratio reaches them last, and the cold ones of a layer that is ``full`` rank below
+    all others, so a higher one does. As no limit breaks the order, counts of only 0 and 1 are never needed; at
+    any other ratio they would leave the choice to chance.
 
     Raises
     ------
@@ -36,12 +46,14 @@ def ranked_counts(
             f"{total:,} experts are more than {RUNTIME} can rank (it compares counts as float32)",
             "no known model has as many; check config.json",
         )
-    keys: list[tuple[bool, float, int, int]] = []
+    keys: list[tuple[int, float, int, int]] = []
     for layer in ranked:
         warm = list(hot.get(layer, ()))
         cold = sorted(set(range(layout.experts)) - set(warm))
-        keys += [(False, place / len(warm), layer, expert) for place, expert in enumerate(warm)]
-        keys += [(True, place / len(cold), layer, expert) for place, expert in enumerate(cold)]
+        kept, rest = warm[: least.get(layer, 0)], warm[least.get(layer, 0) :]
+        group = 3 if layer in full else 2
+        for number, experts in ((0, kept), (1, rest), (group, cold)):
+            keys += [(number, place / len(experts), layer, expert) for place, expert in enumerate(experts)]
     for rank, (_, _, layer, expert) in enumerate(sorted(keys)):
         counts[layer, expert] = total - rank
     return counts

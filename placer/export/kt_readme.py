@@ -24,7 +24,7 @@ def render_readme(
     flags: Sequence[Flag],
     notes: Sequence[str],
     *,
-    record: bool,
+    recordable: bool,
 ) -> str:
     """The README as Markdown."""
     model, kt = placement.model, placement.kt
@@ -40,20 +40,24 @@ def render_readme(
         "",
         "## Start",
         "",
-        "    MODEL_PATH=/path/to/fp8-checkpoint KT_WEIGHT_PATH=/path/to/cpu-experts ./launch.sh",
+        "    MODEL_PATH=/path/to/fp8-checkpoint KT_WEIGHT_PATH=/path/to/cpu-experts ./preflight.sh",
+        "    MODEL_PATH=/path/to/fp8-checkpoint KT_WEIGHT_PATH=/path/to/cpu-experts ./launch.sh 2>&1 | tee server.log",
         "",
+        "preflight.sh says whether this machine is ready: memory, disk, weights, cores, GPUs, versions. "
         f"`MODEL_PATH` is a block-FP8 checkpoint directory. `KT_WEIGHT_PATH` holds all experts for "
         f"{placement.cpu_method}: {_WEIGHTS[placement.cpu_method]}.",
         *_sharding(placement.cpu_method, subpools),
         f"Host memory needed: {gib(sum(placement.host.ledger.values()))}; the runtime keeps every expert "
         "there, hot ones too. Further flags of `sglang.launch_server` (host, port, trust-remote-code, …) go "
         "behind `./launch.sh`; a flag given there wins over config.yaml.",
-        *(_recording() if record else ()),
+        *(_recording() if recordable else ()),
+        *_measuring(),
         "",
         "## Check",
         "",
-        f"The log must say, for every MoE layer N, `KT GPU experts: layer N (MoE) has M GPU experts`, "
-        f"{sum(hot.values()):,} in all. Without such lines KT is off and every expert is loaded to the GPU. "
+        "`placer export placement.json --check-log server.log` compares the server's log with the plan (exit code 1: "
+        "it differs). By hand: the log must say, for every MoE layer N, `KT GPU experts: layer N (MoE) has M GPU "
+        f"experts`, {sum(hot.values()):,} in all. Without such lines KT is off and every expert is loaded to the GPU. "
         "N and M:",
         "",
         *_counts_table(hot),
@@ -69,11 +73,19 @@ def render_readme(
         f"| `{COUNTS_FILE}` | every expert's rank as `logical_count` [1, {layout.num_layers}, "
         f"{layout.experts}]; dense layers -1 |",
         "| `config.yaml` | the flags below, for `python -m sglang.launch_server --config` |",
+        "| `placement.json` | the plan itself, for the checks |",
+        "| `preflight.sh` | is this machine ready? |",
         "| `launch.sh` | checks files, checkpoint and runtime, then starts the server |",
-        *(("| `record.sh` | starts, stops and dumps the expert recorder |",) if record else ()),
+        *(
+            ("| `record.sh` | the same launch with the expert recorder on; starts, stops and dumps it |",)
+            if recordable
+            else ()
+        ),
+        "| `benchmark.sh` | measures the plan, and the flags that you serve with today |",
         "",
         "Ranks are distinct: after an out-of-memory error a lower `--kt-gpu-experts-ratio` keeps the same "
-        "share of every layer's hot experts, hottest first, without a new file.",
+        "share of every layer's hot experts, hottest first, without a new file"
+        + (", and pinned layers stay as they are." if placement.pinned else "."),
         "",
         "## Flags",
         "",
@@ -120,13 +132,28 @@ def _recording() -> tuple[str, ...]:
         "",
         "## Record",
         "",
+        "    ./record.sh launch        # what launch.sh starts, with the recorder on",
         "    ./record.sh start",
         "    # send the traffic to plan for",
         "    ./record.sh dump",
         "",
-        "The dumps in `records/` become a trace with `placer trace import`. Recording costs speed: measure "
-        "without it. `./launch.sh --enable-return-routed-experts` also lets requests ask for their own "
+        "The dumps in `records/` become a trace with `placer trace import`, and `placer export placement.json "
+        "--check-dump records/gpu_expert_distribution_*.pt` compares the hot experts one by one. Recording costs "
+        "speed and some GPU memory: measure without it. `./launch.sh --enable-return-routed-experts` also lets "
+        "requests ask for their own "
         "experts, in text order and for any top-k.",
+    )
+
+
+def _measuring() -> tuple[str, ...]:
+    return (
+        "",
+        "## Measure",
+        "",
+        "    BASELINE='the command you serve with today' DATASET=prompts.jsonl ./benchmark.sh",
+        "",
+        "The same client sends the same requests to both, three runs each; its JSON lines are what `placer calibrate "
+        "--benchmark` reads. Without `DATASET` the prompts are random token ids, which route unlike text.",
     )
 
 

@@ -1,32 +1,66 @@
-"""record.sh: starts, stops and dumps the expert recorder of a running sglang-kt server."""
+"""record.sh: the same launch with the expert recorder on, and the recorder of a running sglang-kt server."""
 
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placer.errors import BadInputError
+from placer.export.flag import Flag
+from placer.export.kt_architectures import UNRECORDED_ARCHITECTURES, architecture_of
 from placer.export.kt_selection import RUNTIME, unwrapped
+from placer.export.script import filled
 
-RECORD_SCRIPT = r"""#!/usr/bin/env bash
-# Records which experts the running server selects: ./record.sh start, send traffic, ./record.sh dump.
+_SCRIPT = r"""#!/usr/bin/env bash
+# Records which experts a server selects, and which of them it holds on the GPU.
 #
-#   [SGLANG_URL=http://127.0.0.1:30000] ./record.sh start|stop|dump
+#   ./record.sh launch [more flags]    the launch of ./launch.sh, with the recorder on
+#   ./record.sh start                  then send the traffic to plan for
+#   ./record.sh dump                   writes what was recorded
+#   ./record.sh stop
 #
-# The server writes expert_distribution_recorder_*.pt to SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR
-# (./records unless it was set when launch.sh ran). Then: placer trace import records/*.pt
+# [SGLANG_URL=http://127.0.0.1:30000] is the running server of start, stop and dump. The dumps go to
+# SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR, ./records unless it was set when the server was launched. Then:
+#   placer trace import records/expert_distribution_recorder_*.pt
+#   placer export placement.json --check-dump records/gpu_expert_distribution_*.pt
 set -euo pipefail
 
 SGLANG_URL="${SGLANG_URL:-http://127.0.0.1:30000}"
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 case "${1:-}" in
+  launch)
+    shift
+    export SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR="${SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR:-$HERE/records}"
+    exec "$HERE/launch.sh" @FLAGS@ "$@"
+    ;;
   start | stop | dump) curl -fsS -X POST "${SGLANG_URL%/}/${1}_expert_distribution_record" ;;
-  *) printf 'usage: record.sh start|stop|dump\n' >&2; exit 2 ;;
+  *) printf 'usage: record.sh launch|start|stop|dump\n' >&2; exit 2 ;;
 esac
 """
 
 
-def check_recordable(config: dict[str, Any]) -> None:
+def render_record(flags: Sequence[Flag]) -> str:
+    """The script; ``flags`` are those of `recording_flags`."""
+    words = []
+    for flag in flags:
+        words += [f"--{flag.name}"] if flag.value is True else [f"--{flag.name}", str(flag.value)]
+    return filled(_SCRIPT, {"FLAGS": shlex.join(words)})
+
+
+def unrecordable(config: Mapping[str, Any]) -> str | None:
+    """Why the runtime's recorder does not see a model's routing; None where it does."""
+    architecture = architecture_of(config)
+    if unwrapped(config).get("model_type") == "deepseek_v4" or architecture == "DeepseekV4ForCausalLM":
+        return f"{RUNTIME} cannot record DeepSeek-V4: the model never tells the recorder its layer"
+    if architecture in UNRECORDED_ARCHITECTURES:
+        return f"{RUNTIME} cannot record {architecture}: the model does not tell the recorder of its experts"
+    return None
+
+
+def check_recordable(config: Mapping[str, Any]) -> None:
     """Raise BadInputError for a model whose routing the runtime's recorder does not see."""
-    if unwrapped(config).get("model_type") == "deepseek_v4":
+    why = unrecordable(config)
+    if why is not None:
         raise BadInputError(
-            f"{RUNTIME} cannot record DeepSeek-V4: the model never tells the recorder its layer",
-            "export without --record and start with: ./launch.sh --enable-return-routed-experts",
+            why, "export without --record and start with: ./launch.sh --enable-return-routed-experts"
         )

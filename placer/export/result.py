@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,13 @@ class ExportResult:
     files: tuple[str, ...]
     launch_line: str
     notes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """What `placer export --json` prints."""
+        return {
+            "runtime": self.runtime,
+            "folder": str(self.folder),
+            "files": list(self.files),
+            "launch": self.launch_line,
+            "notes": list(self.notes),
+        }

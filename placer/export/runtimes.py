@@ -5,6 +5,8 @@ from typing import Any
 
 from placer.document import read_document
 from placer.errors import BadInputError
+from placer.export.applied import Applied
+from placer.export.kt_applied import check_dump, check_log
 from placer.export.llama_cpp import export_llama_cpp
 from placer.export.result import ExportResult
 from placer.export.sglang_kt import export_sglang_kt
@@ -14,6 +16,9 @@ from placer.placement import PlacementDocument, read_placement
 
 RUNTIMES = ("sglang-kt", "vllm", "llama.cpp")
 """Names that ``--runtime`` takes."""
+
+CHECKED_RUNTIMES = ("sglang-kt",)
+"""Those of them that a machine can be checked for, and whose logs and dumps can be compared with a plan."""
 
 
 def export_placement(
@@ -55,13 +60,55 @@ def export_placement(
     )
 
 
-def _config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any]:
-    if model_path is not None and (Path(model_path) / "config.json").is_file():
-        return read_document(Path(model_path) / "config.json", what="model config", cure=CONFIG_CURE)
+def check_applied(
+    placement_path: Path, *, runtime: str, log: Path | None = None, dump: Path | None = None
+) -> tuple[Applied, ...]:
+    """What a server runs against the placement at ``placement_path``: by its log, by its dumped mask, or both.
+
+    Raises
+    ------
+    BadInputError
+        When the runtime is unknown, or a file is invalid or of another model.
+    """
+    checked_runtime(runtime)
+    placement = read_placement(placement_path)
+    return (
+        *(() if log is None else (check_log(placement, log),)),
+        *(() if dump is None else (check_dump(placement, dump),)),
+    )
+
+
+def checked_runtime(runtime: str) -> str:
+    """``runtime``; raises BadInputError unless machines and servers can be checked for it."""
+    if runtime not in CHECKED_RUNTIMES:
+        known = "can only be exported to" if runtime in RUNTIMES else "is not known"
+        raise BadInputError(
+            f"--runtime {runtime!r} {known}: machines and servers are checked for {', '.join(CHECKED_RUNTIMES)}",
+            f"use one of: {', '.join(CHECKED_RUNTIMES)}",
+        )
+    return runtime
+
+
+def planned_config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any] | None:
+    """The config.json that was planned with: what the placement carries of it, or the one at ``model_path``.
+
+    None where there is neither.
+    """
     carried: dict[str, Any] | None = (placement.model.model_extra or {}).get("config")
-    if carried is None:
+    return carried if carried is not None else _config_at(model_path)
+
+
+def _config(placement: PlacementDocument, model_path: str | None) -> dict[str, Any]:
+    config = _config_at(model_path) or planned_config(placement, None)
+    if config is None:
         raise BadInputError(
             "the placement carries no model config, and --model-path has no config.json on this machine",
             "give --model-path a folder with the model's config.json",
         )
-    return carried
+    return config
+
+
+def _config_at(model_path: str | None) -> dict[str, Any] | None:
+    if model_path is None or not (Path(model_path) / "config.json").is_file():
+        return None
+    return read_document(Path(model_path) / "config.json", what="model config", cure=CONFIG_CURE)

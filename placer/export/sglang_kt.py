@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.export.folder import ExportFile, write_folder
-from placer.export.kt_flags import COUNTS_FILE, recording_flags, render_config, server_flags
+from placer.export.kt_architectures import SPLIT_ARCHITECTURES, architecture_of
+from placer.export.kt_benchmark import render_benchmark
+from placer.export.kt_flags import COUNTS_FILE, left_unset, recording_flags, render_config, server_flags
 from placer.export.kt_launch import render_launch
+from placer.export.kt_preflight import render_preflight
 from placer.export.kt_ranking import cut_ratio, ranked_counts
 from placer.export.kt_readme import render_readme
-from placer.export.kt_record import RECORD_SCRIPT, check_recordable
+from placer.export.kt_record import check_recordable, render_record, unrecordable
 from placer.export.kt_selection import (
     RUNTIME,
     KtLayout,
@@ -28,12 +31,15 @@ from placer.export.kt_selection import (
     select_hot,
     unwrapped,
 )
+from placer.export.kt_warnings import warnings
 from placer.export.result import ExportResult
 from placer.placement import PlacementDocument
 from placer.solvers.problem import Mask
 
 BLOCK = 128
 """Rows and columns of an FP8 scale block; kt-kernel's INT4 kernels read out of bounds below it too."""
+GGUF_BLOCK = 256
+"""Values of a GGUF block, which LLAMAFILE gives whole to each CPU pool (kt_kernel/utils/llamafile.py)."""
 
 
 def export_sglang_kt(
@@ -46,11 +52,11 @@ def export_sglang_kt(
     record: bool = False,
     mem_fraction_static: float | None = None,
 ) -> ExportResult:
-    """Write ``init_expert_location.pt``, ``config.yaml``, ``launch.sh`` and ``README.md`` to ``out_dir``.
+    """Write ranking, flags, README, the placement and the scripts that check, start, record and measure.
 
     ``config`` is the model's config.json. ``mem_fraction_static`` takes the place of the placement's own.
-    With ``record``, the server starts with its expert recorder on, and ``record.sh`` drives it. Before
-    anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
+    With ``record``, launch.sh itself starts the server with its expert recorder on; record.sh does so always.
+    Before anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
 
     Raises
     ------
@@ -61,7 +67,13 @@ def export_sglang_kt(
     layout = _checked_layout(placement, config)
     counted = set(layout.moe_layers)
     hot = {int(layer): ids for layer, ids in placement.hot.items()}
-    counts = ranked_counts(hot, placement.model.layers, layout)
+    counts = ranked_counts(
+        hot,
+        placement.model.layers,
+        layout,
+        least={layer: layout.experts for layer, every in placement.pins.items() if every},
+        full={layer for layer, every in placement.pins.items() if not every},
+    )
     ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)
     if mem_fraction_static is None:
         mem_fraction_static = placement.mem_fraction_static
@@ -77,10 +89,12 @@ def export_sglang_kt(
         model_path=model_path,
         kt_weight_path=kt_weight_path,
     )
+    recorder = recording_flags(placement.model.top_k)
     if record:
         check_recordable(config)
-        flags += recording_flags(placement.model.top_k)
-    notes = _notes(placement, config, layout)
+        flags += recorder
+    recordable = unrecordable(config) is None
+    notes = warnings(placement, config, layout)
     saved = _saved(counts)
     launch = render_launch(
         config,
@@ -90,21 +104,31 @@ def export_sglang_kt(
         model_path=model_path,
         kt_weight_path=kt_weight_path,
         record=record,
+        undoing=left_unset(placement),
     )
-    readme = render_readme(placement, layout, flags, notes, record=record)
+    readme = render_readme(placement, layout, flags, notes, recordable=recordable)
     files = [
         ExportFile(COUNTS_FILE, saved),
         ExportFile("config.yaml", render_config(flags).encode()),
         ExportFile("README.md", readme.encode()),
+        ExportFile("placement.json", placement.model_dump_json(by_alias=True).encode()),
         ExportFile("launch.sh", launch.encode(), executable=True),
+        ExportFile(
+            "preflight.sh",
+            render_preflight(model_path=model_path, kt_weight_path=kt_weight_path).encode(),
+            executable=True,
+        ),
+        ExportFile(
+            "benchmark.sh", render_benchmark(placement, model_path=model_path).encode(), executable=True
+        ),
     ]
-    if record:
-        files.append(ExportFile("record.sh", RECORD_SCRIPT.encode(), executable=True))
+    if recordable:
+        files.append(ExportFile("record.sh", render_record(recorder).encode(), executable=True))
     write_folder(
         out_dir,
         files,
         check=lambda staged: check_reads_back(staged, placement, config),
-        stale=() if record else ("record.sh",),
+        stale=() if recordable else ("record.sh",),
     )
     launch_line = " ".join(
         [
@@ -166,13 +190,38 @@ def _checked_layout(placement: PlacementDocument, config: dict[str, Any]) -> KtL
             f"{RUNTIME} runs GLM-5-Next with --kt-method FP8 only, not {placement.cpu_method}",
             "no CPU method of placer runs this model",
         )
+    architecture = architecture_of(config)
+    if architecture is not None and architecture not in SPLIT_ARCHITECTURES:
+        raise BadInputError(
+            f"{RUNTIME} has no {architecture} whose experts KT can split: every expert would be loaded to the GPU, "
+            "silently",
+            "serve the model with another runtime",
+        )
     for name, width in (("hidden_size", text.get("hidden_size")), expert_width(text)):
         if not isinstance(width, int) or width < 1 or width % BLOCK:
             raise BadInputError(
                 f"config.json: {name} is {width!r}, which {BLOCK} does not divide",
                 "the runtime's FP8 and INT4 expert kernels cannot run this model",
             )
+    _check_widths(placement, *expert_width(text))
     return layout
+
+
+def _check_widths(placement: PlacementDocument, name: str, width: int) -> None:
+    """Raise BadInputError unless GPUs and CPU pools can cut an expert of ``width`` into whole blocks."""
+    if width % (BLOCK * placement.tp):
+        raise BadInputError(
+            f"config.json: {name} {width} over tp {placement.tp} GPUs leaves {width / placement.tp:g}, not whole "
+            f"FP8 blocks of {BLOCK}: {RUNTIME} refuses to load it",
+            "solve again with a smaller --tp",
+        )
+    pools = 1 if placement.kt is None else placement.kt.subpools
+    if placement.cpu_method == "LLAMAFILE" and (width % GGUF_BLOCK or width // GGUF_BLOCK < pools):
+        raise BadInputError(
+            f"config.json: {name} {width} is not {pools} or more whole blocks of {GGUF_BLOCK}, one for each CPU "
+            "pool: LLAMAFILE refuses it",
+            "profile with fewer NUMA pools or another --cpu-kernel, and solve again",
+        )
 
 
 def expert_width(text: Mapping[str, Any]) -> tuple[str, Any]:
@@ -181,29 +230,6 @@ def expert_width(text: Mapping[str, Any]) -> tuple[str, Any]:
     if text.get(name) is None:
         name = "intermediate_size"
     return name, text.get(name)
-
-
-def _notes(placement: PlacementDocument, config: Mapping[str, Any], layout: KtLayout) -> tuple[str, ...]:
-    model, notes = placement.model, []
-    phantom = sorted(set(layout.moe_layers) - set(model.layers))
-    if phantom:
-        notes.append(
-            f"the runtime counts {len(layout.moe_layers)} MoE layers, the model has {len(model.layers)}: the "
-            f"ratio is of the runtime's {layout.total_experts:,} experts, and the {len(phantom)} layer(s) "
-            "that are dense in truth are ranked below every expert"
-        )
-    quantization = config.get("quantization_config") or unwrapped(config).get("quantization_config") or {}
-    if quantization.get("quant_method") != "fp8" or not quantization.get("weight_block_size"):
-        notes.append(
-            "the config.json that was planned for is not of a block-FP8 checkpoint: start with the FP8 "
-            "checkpoint of the same model (launch.sh refuses any other)"
-        )
-    if any(not placement.hot.get(str(layer)) for layer in model.layers):
-        notes.append(
-            "some layers have no expert on the GPU: fine with block-FP8 weights, but Marlin-packed ones fail "
-            "to load"
-        )
-    return tuple(notes)
 
 
 def _saved(counts: NDArray[np.int64]) -> bytes:

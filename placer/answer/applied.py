@@ -1,0 +1,35 @@
+"""What `placer export --check-log` and `--check-dump` print: the verdict, then what differs and what to do."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from placer.export.applied import Applied, Comparison
+
+SHOWN = 8
+"""Differences that are printed; --json has all."""
+
+
+def applied_answer(applied: Applied) -> RenderableType:
+    """The verdict, the differences with what to do about each, and what could not be compared."""
+    different = [row for row in applied.rows if row.same is False]
+    unknown = [row for row in applied.rows if row.same is None]
+    same = len(applied.rows) - len(different) - len(unknown)
+    if different:
+        head = Text(
+            f"the server does not run the plan: {len(different)} of {len(applied.rows)} checks differ",
+            style="bold",
+        )
+    else:
+        head = Text(f"the server runs the plan: {same} checks agree", style="bold")
+    lines = [Text(f"{applied.source}, as {applied.runtime} writes it")]
+    lines += [line for row in different[:SHOWN] for line in _difference(row)]
+    if len(different) > SHOWN:
+        lines.append(Text(f"... and {len(different) - SHOWN} more (--json has all)"))
+    lines += [Text(f"not compared: {row.what}: {row.do}", style="dim") for row in unknown]
+    return Group(head, *lines)
+
+
+def _difference(row: Comparison) -> list[Text]:
+    found = "nothing" if row.found is None else row.found
+    lines = [Text(f"{row.what}: planned {row.planned}, found {found}")]
+    return [*lines, Text(f"    do: {row.do}")] if row.do else lines
