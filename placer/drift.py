@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from placer.hbm import ServerSettings
 from placer.level_cost import LevelCosts
+from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
 from placer.profiler.cost import CostModel
-from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.profile import Profile
 from placer.profiler.trace.heldout import LEAST_REQUESTS
-from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import resampled_requests, split_requests
 from placer.profiler.trace.trace import CountTrace, Trace
@@ -163,10 +163,7 @@ def compare_traces(
     """
     if not 0 <= worth < 1:
         raise BadInputError(f"--worth is {worth}", "give a share between 0 and 1, such as 0.02")
-    placement.check_model(model)
-    check_profile_matches(profile, model, tp=placement.tp)
-    for trace in (first, second):
-        check_trace_of(trace, model)
+    check_matching(placement, model, profile, first, second)
     found = drift(
         placement,
         model,

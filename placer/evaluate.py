@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from placer.baselines import BASELINES, around_pins
+from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
-from placer.profiler.profile import Profile, check_profile_matches
-from placer.profiler.trace.importing import check_trace_of
+from placer.profiler.profile import Profile
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, tokens_where
 from placer.profiler.trace.trace import Phase, TokenTrace, Trace
@@ -84,9 +84,7 @@ def evaluate(
     BadInputError
         When trace, profile or placement belong to another model.
     """
-    placement.check_model(model)
-    check_profile_matches(profile, model, tp=placement.tp)
-    check_trace_of(trace, model)
+    check_matching(placement, model, profile, trace)
     solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
     hot = placement.hot_mask()
     counts = selection_counts(solving)

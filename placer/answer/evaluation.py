@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.visible import all_visible
+from placer.answer.visible import all_visible, short_name
 from placer.evaluate import Evaluation
 from placer.units import figure
 
@@ -36,7 +36,7 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
         for name, tables in evaluation.domains.items():
             times = tables["step_us"]
             domains.add_row(
-                name,
+                short_name(name),
                 *(f"{figure(times[key] / 1e3, 3)} ms" for key in ("plan", "frequency", "uniform")),
                 f"{tables['coverage']['plan']:.1%}",
             )

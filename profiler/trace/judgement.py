@@ -137,6 +137,6 @@ def _worst_pair(overlap: DomainOverlap) -> str | None:
     row, column = np.unravel_index(int(np.nanargmin(kept)), kept.shape)
     coverage = overlap.coverage[0.5]
     return (
-        f"the hottest half for {overlap.names[row]!r} serves {coverage[row, column]:.1%} of "
-        f"{overlap.names[column]!r}, whose own serves {coverage[column, column]:.1%}"
+        f"the hottest half for {overlap.names[row]!r:.60} serves {coverage[row, column]:.1%} of "
+        f"{overlap.names[column]!r:.60}, whose own serves {coverage[column, column]:.1%}"
     )
