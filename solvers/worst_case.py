@@ -59,7 +59,7 @@ class WorstCase:
     @property
     def gap(self) -> float:
         """Share of the largest value that is not proven."""
-        return max(0.0, self.value - self.bound) / self.value if self.value > 0 else 0.0
+        return max(0.0, self.value - self.bound) / abs(self.value) if self.value else 0.0
 
 
 def solve_worst_case(
@@ -131,7 +131,7 @@ def solve_worst_case(
 
 def _closed(values: list[NDArray[np.float64]], bound: float, gap: float) -> bool:
     least = min(float(value.max()) for value in values)
-    return least - bound <= gap * least
+    return least - bound <= gap * abs(least)
 
 
 def _values(
