@@ -270,11 +270,14 @@ def _saving(plan: Mask, resolved: Mask, costs: LevelCosts) -> tuple[float, float
 
 
 def _made_from(placement: PlacementDocument, first: Trace) -> tuple[str, ...]:
-    """A note where the placement names another trace than A: the plan on A is then no baseline of its own."""
+    """Notes where the placement was made from other traffic than A: the plan on A is then no measure of B."""
     made, given = placement.trace, first.header.source
-    if made is None or made.source == given:
-        return ()
-    return (f"the placement was made from {made.source!r}, A is {given!r}",)
+    notes = []
+    if made is not None and made.source != given:
+        notes.append(f"the placement was made from {made.source!r}, A is {given!r}")
+    if placement.mix:
+        notes.append("the placement was made for a mix of domains (--mix); A and B are taken as they are")
+    return tuple(notes)
 
 
 def _no_interval(report: Trace) -> str | None:

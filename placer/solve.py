@@ -323,9 +323,9 @@ def solve_levels(
             more = Replays(solving, request.seed, request.prefill_from, step_factor=factor)
             problem = _problem(model, cost, best.level, more, expected, counts, pins, request)
             last = entries[factor // 2].hot
-            entries[factor] = LevelSolution(
-                best.level, problem, _structured(problem, request, request.gap, last)
-            )
+            # The plan is asked for; its bound is raised below if the plan is taken.
+            solution = _structured(problem, request, max(_LEVEL_GAP, request.gap), last)
+            entries[factor] = LevelSolution(best.level, problem, solution)
         return choice_costs.output_token_us(entries[factor].hot)
 
     convergence = converge(
@@ -335,6 +335,7 @@ def solve_levels(
         within = [entries[convergence.used], best]
         best = _first_within_targets(within, model, cost, choice, choosing, request)
         bounds[best.level.settings] = best.solution.bound_us or -np.inf
+        (best,) = _refined([best], bounds, request)
     if request.lp_path is not None:
         write_lp(best.problem, request.lp_path)
     if request.solver != "auto":
@@ -369,7 +370,9 @@ def solve_levels(
             progress=lambda text: progress(text, 0.9),
         )
         score = worst_us(search, domains.costs(parts[1], request.seed + EVALUATION_SEED))
-        masks["plan"] = min((search.worst_case.hot, best.hot), key=score)
+        robust_level = replace(best, solution=replace(best.solution, hot=search.worst_case.hot))
+        kept = _first_within_targets([robust_level, best], model, cost, choice, choosing, request)
+        masks["plan"] = min((kept.hot, best.hot), key=score)
     chosen = _fastest(masks, score)
     hot = masks[chosen]
     objective_us = best.problem.objective_us(hot)

@@ -25,8 +25,8 @@ def placement_verdict(solved: Solved) -> str:
         )
     if solved.gains is not None and "uniform" in solved.gains.indistinct():
         return (
-            f"static placement is not known to help here: {served}, and a gain over the runtime's default cannot be told "
-            f"from sampling error on the {solved.gains.requests:,} reported requests"
+            f"static placement is not known to help here: {served}, and a gain over the runtime's default cannot be "
+            f"told from sampling error on the {solved.gains.requests:,} reported requests"
         )
     if not solved.held_out:
         return (

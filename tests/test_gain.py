@@ -112,8 +112,8 @@ def test_the_same_placement_gains_nothing_for_sure(tiny: ModelSpec) -> None:
 def test_a_plan_for_all_requests_is_surely_faster(tiny: ModelSpec) -> None:
     """Every request is left: 30 against 250 µs of a layer, and no request differs."""
     found = gained(tiny, traffic(tiny, np.ones(20, dtype=bool)), 1)
-    assert found.over["other"].mean == pytest.approx(true_gain(1.0, 1))
-    assert found.over["other"].low == pytest.approx(true_gain(1.0, 1))
+    assert found.over["other"].mean == pytest.approx(true_gain(1.0, 1), rel=1e-4)
+    assert found.over["other"].low == pytest.approx(found.over["other"].mean)
     assert found.indistinct() == ()
 
 

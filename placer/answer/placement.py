@@ -160,7 +160,11 @@ def _baseline_table(document: PlacementDocument) -> Table:
             figure(figures.output_tokens_per_s, 1),
             "" if name == "this plan" or not rate else signed_percent(slower),
             f"{figures.cold_share:.1%}",
-            *([gain_text(gains.get(name))] if gains else []),
+            *(
+                ["returned" if name == document.heldout.chosen else gain_text(gains.get(name))]
+                if gains
+                else []
+            ),
         )
     return table
 

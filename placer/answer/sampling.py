@@ -44,7 +44,7 @@ def _gain_line(document: PlacementDocument) -> str:
     gains = held.gains or {}
     if any(gain.distinct is None for gain in gains.values()):
         return f"no interval: {document.null_reasons.get('heldout.gains', 'not stated')}"
-    same = [name for name, gain in gains.items() if not gain.distinct]
+    same = [name for name, gain in gains.items() if not gain.distinct and name != held.chosen]
     over = f"intervals: bootstrap over {held.requests:,} reported requests" if held.requests else "intervals"
     if not same:
         return f"{over}; every gain is more than sampling error"
