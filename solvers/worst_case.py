@@ -113,7 +113,10 @@ def solve_worst_case(
             break
         if not plans:
             break
-        worst = _worst_weights(np.array(values))
+        worst, reachable = _worst_weights(np.array(values))
+        if reachable - bound <= gap / 2 * abs(reachable):
+            # No weights prove more: what is left is between one plan and a mixture of plans.
+            break
         weights = _SMOOTHING * best_weights + (1.0 - _SMOOTHING) * worst
     if not plans:
         raise ValueError("no placement keeps the budget")
@@ -140,8 +143,9 @@ def _values(
     return np.array([problem.objective_us(hot) for problem in problems.values()]) / scales
 
 
-def _worst_weights(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights at which the best of the plans is worst: float [D] from the plans' values [plans, D]."""
+def _worst_weights(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Weights at which the best of the plans is worst, float [D] from the plans' values [plans, D], and its value
+    there: no bound is above it."""
     plans, D = values.shape
     # max v with v - values · λ <= 0 for every plan, λ in the simplex; variables are λ, v.
     found = linprog(
@@ -153,7 +157,8 @@ def _worst_weights(values: NDArray[np.float64]) -> NDArray[np.float64]:
         bounds=[(0.0, 1.0)] * D + [(None, None)],
         method="highs",
     )
-    return np.asarray(np.clip(found.x[:D], 0.0, None) / np.clip(found.x[:D], 0.0, None).sum())
+    weights = np.clip(found.x[:D], 0.0, None)
+    return np.asarray(weights / weights.sum()), float(found.x[D])
 
 
 def _weighted(problems: Mapping[str, PlacementProblem], weights: NDArray[np.float64]) -> PlacementProblem:

@@ -124,13 +124,14 @@ def test_balanced_requests_prove_no_gain(tiny: ModelSpec) -> None:
 
 @pytest.mark.parametrize(("share", "running"), list(product((0.5, 0.7), (1, 4))))
 def test_the_interval_holds_the_true_gain_in_ninety_five_of_a_hundred_traces(
-    tiny: ModelSpec, share: float, running: int
+    tiny: ModelSpec, share: float, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Traces of 40 requests, each left with a known probability: the true gain is that over all such requests.
 
     Of 100 intervals at 95 % at least 87 hold it with probability 0.9995 (binomial), and an interval that is much
     too wide holds it always.
     """
+    monkeypatch.setattr("placer.gain._MOST_STEPS", 1024)
     random = np.random.default_rng(1)
     truth, held, width = true_gain(share, running), 0, []
     for number in range(100):
