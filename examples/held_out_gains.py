@@ -81,12 +81,13 @@ def table(found: Sequence[Case], command: str, source: str) -> str:
     fallbacks = sum(case.solved.chosen != "plan" for case in found)
     settled = sum(case.solved.convergence is not None and case.solved.convergence.converged for case in found)
     slower = [case for case in found if case.slower_than]
-    least = min(
+    figures = [
         (gain.mean, name, case)
         for case in found
         if case.solved.gains is not None
         for name, gain in case.solved.gains.over.items()
-    )
+    ]
+    least = min(figures, key=lambda figure: figure[0])
     lines = [
         "# Gains on held-out requests",
         "",
