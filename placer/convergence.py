@@ -7,7 +7,7 @@ CONVERGED = 0.002
 """Change of the time per output token below which more steps are said to bring nothing."""
 MOST_FACTOR = 8
 """Times the first number of steps at which the search for convergence ends."""
-_MOST_ENTRIES = 32_000_000
+_MOST_ENTRIES = 16_000_000
 """Costs [S, L, E] of a level up to which its steps are doubled."""
 
 

@@ -328,9 +328,7 @@ def solve_levels(
             entries[factor] = LevelSolution(best.level, problem, solution)
         return choice_costs.output_token_us(entries[factor].hot)
 
-    convergence = converge(
-        choosing_us, most_factor=most_step_factor(len(choice_costs.decode.hot_us), counts.size)
-    )
+    convergence = converge(choosing_us, most_factor=most_step_factor(best.problem.shape[0], counts.size))
     if convergence.used > 1:
         within = [entries[convergence.used], best]
         best = _first_within_targets(within, model, cost, choice, choosing, request)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.profiler.trace.split import tokens_at
-from placer.profiler.trace.trace import TokenTrace, Trace
+from placer.profiler.trace.trace import Phase, TokenTrace, Trace
 
 _MOST_GROWTH = 4
 """A mixed trace holds at most this many times the tokens of the trace."""
@@ -86,7 +86,7 @@ def check_mix(trace: Trace, mix: Mapping[str, float], *, requests: int = 1, flag
 
 
 def named_domains(trace: Trace, flag: str) -> dict[str, int]:
-    """Requests by domain name, of the domains that ``trace`` holds.
+    """Requests with output by domain name, of the domains that ``trace`` holds.
 
     Raises
     ------
@@ -99,7 +99,8 @@ def named_domains(trace: Trace, flag: str) -> dict[str, int]:
             "record tokens with domains ('placer trace record --text DOMAIN=FILE')",
         )
     starts = np.flatnonzero(np.diff(trace.request, prepend=trace.request[0] - np.int64(1)))
-    domain = np.full(starts.size, -1) if trace.domain is None else trace.domain[starts]
+    decodes = np.add.reduceat(trace.phase == Phase.DECODE, starts, dtype=np.int64) > 0
+    domain = np.full(starts.size, -1) if trace.domain is None else np.where(decodes, trace.domain[starts], -1)
     names: dict[str, int] = {}
     for one, requests in zip(*np.unique(domain[domain >= 0], return_counts=True), strict=True):
         name = trace.header.domains[int(one)]
@@ -139,8 +140,13 @@ def domain_weights(
 def mixed(trace: Trace, mix: Mapping[str, float], seed: int) -> Trace:
     """``trace`` with its requests repeated or left out, so that each domain has its share of the tokens.
 
-    An empty ``mix`` changes nothing. The rarest requests are kept whole times where four times the trace's size
-    allows; a request that is repeated becomes several.
+    An empty ``mix`` changes nothing. Every request of the mix is kept where four times the trace's size allows; one
+    that is repeated becomes several.
+
+    Raises
+    ------
+    BadInputError
+        When a domain of the mix has no requests here.
     """
     if not mix or not isinstance(trace, TokenTrace):
         return trace
@@ -148,6 +154,12 @@ def mixed(trace: Trace, mix: Mapping[str, float], seed: int) -> Trace:
     starts = np.flatnonzero(np.diff(trace.request, prepend=trace.request[0] - np.int64(1)))
     lengths = np.diff(starts, append=trace.tokens)
     part, weight = domain_weights(trace, mix)
+    for number, name in enumerate(mix, start=1):
+        if not (part == number).any():
+            raise BadInputError(
+                f"--mix: a part of the split trace holds no request of domain {name!r:.60}",
+                "record more requests of it, or leave it out",
+            )
     size = min(1.0 / weight[1:].min(), _MOST_GROWTH * trace.tokens)
     times = np.zeros(starts.size, dtype=np.int64)
     for number in range(1, weight.size):
