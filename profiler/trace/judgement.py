@@ -112,7 +112,8 @@ def judge(
         return Judgement(
             Verdict.DOMAIN_BOUND,
             f"{served}; but {bound}",
-            "solve on the mix of domains that will be served, and compare traces when the mix changes",
+            "solve on the mix of domains that will be served (--mix) or for the worst of them (--robust), and compare "
+            "traces when the mix changes",
         )
     if saving < FLAT_SAVING:
         return Judgement(
