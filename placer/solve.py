@@ -284,7 +284,10 @@ def solve_levels(
     grid = _roomy(grid, model.experts * sum(pins.values()))
     if request.mix:
         check_mix(trace, request.mix, requests=len(SPLIT_SHARES))
-    names, left_out = ((), {}) if request.robust is None else robust_domains(trace, request.mix)
+    names: tuple[str, ...] = ()
+    left_out: dict[str, str] = {}
+    if request.robust is not None:
+        names, left_out = robust_domains(trace, request.mix)
     parts = split_requests(trace, SPLIT_SHARES, seed=request.seed)
     solving, choosing, reporting = (mixed(part, request.mix, request.seed) for part in parts)
     counts = selection_counts(solving)
