@@ -21,7 +21,7 @@ from placer.profiler.replay import rows_of
 from placer.profiler.steps import StepKind, Steps
 from placer.profiler.trace.heldout import LEAST_REQUESTS
 from placer.profiler.trace.request_draws import RequestDraws
-from placer.profiler.trace.trace import CountTrace, TokenTrace, Trace
+from placer.profiler.trace.trace import CountTrace, Phase, TokenTrace, Trace
 from placer.solvers.problem import Mask
 from placer.workload import Workload
 
@@ -109,7 +109,7 @@ def gains(
         bootstrapped = float(spread.var())
         # Sampled steps blur the influences and widen the spread; the reported steps are a sample themselves.
         scale = np.sqrt(max(0.0, 1.0 - noise / bootstrapped)) if bootstrapped > 0 else 0.0
-        reported_us = np.sqrt(_reported_variance(costs, mask, plan))
+        reported_us = np.sqrt(_reported_variance(costs, mask, plan, reporting))
         spread = scale * spread + random.normal(0.0, reported_us, DRAWS)
         low, high = np.percentile(spread, (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)))
         over[name] = Interval(stated[name], stated[name] + float(low), stated[name] + float(high))
@@ -201,15 +201,25 @@ def _ratio(costs: LevelCosts, other: Mask, plan: Mask) -> float:
     return costs.output_token_us(other) / costs.output_token_us(plan) - 1.0
 
 
-def _reported_variance(costs: LevelCosts, other: Mask, plan: Mask) -> float:
-    """Variance of `_ratio` by the number of reported steps alone (delta method)."""
+def _reported_variance(costs: LevelCosts, other: Mask, plan: Mask, trace: TokenTrace) -> float:
+    """Variance of `_ratio` by the number of reported steps alone (delta method).
+
+    Steps are evenly spaced over the trace, so what they leave out of it decides: steps that play all of it have none.
+    """
     plan_us = costs.output_token_us(plan)
     ratio = costs.output_token_us(other) / plan_us
     variance = 0.0
     for part, weight in _weighted(costs):
         excess = weight * (part.step_us(other) - ratio * part.step_us(plan)) / plan_us
-        variance += float(excess.var()) / len(excess)
+        left_out = max(0.0, 1.0 - len(excess) * part.tokens / _tokens_of(part.kind, trace))
+        variance += left_out * float(excess.var()) / len(excess)
     return variance
+
+
+def _tokens_of(kind: StepKind, trace: TokenTrace) -> int:
+    """Tokens of ``trace`` that steps of this kind play: decode tokens stand in where it has no prompts."""
+    prompts = int((trace.phase == Phase.PREFILL).sum())
+    return prompts if kind is StepKind.PREFILL and prompts else trace.tokens - prompts
 
 
 def _no_interval(requests: int, trace: Trace) -> str | None:

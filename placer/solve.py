@@ -352,7 +352,7 @@ def solve_levels(
             for name, place in BASELINES.items()
         },
     }
-    score = choice_costs.output_token_us
+    score: Callable[[Mask], float] = choice_costs.output_token_us
     search = None
     if request.robust is not None:
         domains = Domains(names, model, cost, best.level, request.workload, request.tp, request.prefill_from)
