@@ -13,7 +13,6 @@ from pathlib import Path
 from placer.answer.sampling import interval_text
 from placer.baselines import BASELINES
 from placer.hbm import HbmLedger, ServerSettings
-from placer.interval import Interval
 from placer.level import Level
 from placer.model.spec import ModelSpec, read_model
 from placer.output import write_text
@@ -111,12 +110,14 @@ def table(found: Sequence[Case], command: str, source: str) -> str:
         f"|---|---|---|---|---|{'---|' * len(BASELINES)}",
     ]
     for case in found:
-        gains = {} if case.solved.gains is None else case.solved.gains.over
-        steps = case.solved.convergence
+        assert case.solved.gains is not None
+        gains, steps = case.solved.gains.over, case.solved.convergence
         lines.append(
             f"| {case.hot_us:g} µs | {case.running} | {case.share:.0%} | {case.solved.chosen} | "
             f"{'' if steps is None else f'x{steps.used}'} | "
-            + " | ".join(interval_text(gains.get(name, Interval(0.0, None, None))) for name in BASELINES)
+            + " | ".join(
+                "returned" if name == case.solved.chosen else interval_text(gains[name]) for name in BASELINES
+            )
             + " |"
         )
     return "\n".join(lines) + "\n"
