@@ -19,6 +19,7 @@ from placer.output import write_text
 from placer.profiler.cost import CostModel, GpuRates, Provenance, Regime, SideCost
 from placer.profiler.trace.importing import check_trace_of, import_trace
 from placer.profiler.trace.trace import Trace
+from placer.sampling import decode_steps
 from placer.solve import Solved, SolveRequest, solve_levels
 from placer.workload import Workload
 
@@ -104,7 +105,8 @@ def table(found: Sequence[Case], command: str, source: str) -> str:
         f"- worst figure of the table: {least[0]:+.2%} against {least[1]} (R = {least[2].running}, "
         f"{least[2].share:.0%} hot)",
         "",
-        f"Made by `{command}`.",
+        f"Made by `{command}`. *steps* is how many times the first number of steps was solved on "
+        f"({', '.join(f'{decode_steps(each)} at R = {each}' for each in dict.fromkeys(c.running for c in found))}).",
         "",
         f"| hot expert | R | hot | returned | steps | {' | '.join(BASELINES)} |",
         f"|---|---|---|---|---|{'---|' * len(BASELINES)}",
