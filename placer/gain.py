@@ -26,8 +26,8 @@ from placer.solvers.problem import Mask
 from placer.workload import Workload
 
 DRAWS = 2000
-_LEAST_STEPS, _MOST_STEPS = 64, 8192
-_MOST_IDS = 40_000_000
+_LEAST_STEPS, _MOST_STEPS = 64, 6000
+_MOST_IDS = 24_000_000
 """Ids summed into rows: bounds the time that large steps take."""
 _MOST_ENTRIES = 30_000_000
 _BLOCK_ENTRIES = 3_000_000
