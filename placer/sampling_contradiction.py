@@ -15,7 +15,8 @@ def sampling_contradictions(document: "PlacementDocument") -> Iterator[str]:
     held, mix, robust = document.heldout, document.mix, document.robust
     if strange := set(held.gains or ()) - set(document.baselines):
         yield f"heldout.gains.{min(strange):.60}: is not one of baselines"
-    if held.chosen not in {"plan", *document.baselines}:
+    # Without a trace there was nothing to choose from.
+    if held.coverage is not None and held.chosen not in {"plan", *document.baselines}:
         yield f"heldout.chosen: is {held.chosen:.60}, which is not one of baselines"
     if mix is not None and (min(mix.values(), default=0.0) <= 0 or abs(sum(mix.values()) - 1.0) > _ROUNDING):
         yield f"mix: sums to {sum(mix.values()):g}, not shares above 0 that sum to 1"
