@@ -69,6 +69,9 @@ HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
 
 
+MixOption = Annotated[
+    str | None, typer.Option("--mix", help="Share of the tokens of each domain: code=0.7,chat=0.3.")
+]
 PrefillFromOption = Annotated[
     str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
 ]
@@ -651,6 +654,13 @@ def solve(
     write_lp: Annotated[
         Path | None, typer.Option("--write-lp", help="Write the chosen level as an integer program (LP).")
     ] = None,
+    mix: MixOption = None,
+    robust: Annotated[
+        str | None,
+        typer.Option(
+            "--robust", help="Plan for the worst domain: by its time, or by regret (over its own plan)."
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
         "placement.json"
     ),
@@ -663,6 +673,8 @@ def solve(
     from placer.planning import plan
     from placer.profiler.profile import ProfileUse, read_profile
     from placer.profiler.trace.file import read_trace
+    from placer.profiler.trace.mix import parse_mix
+    from placer.robust import Criterion
     from placer.solve import SolveRequest
     from placer.units import parse_size
     from placer.workload import Workload
@@ -698,6 +710,10 @@ def solve(
         pins=_pins(pin or []),
         frontier=frontier,
         lp_path=write_lp,
+        mix={} if mix is None else parse_mix(mix),
+        robust=None
+        if robust is None
+        else _choice(robust, {each.value: each for each in Criterion}, "--robust"),
     )
     memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
     with _Bar() as bar:
@@ -724,6 +740,7 @@ def evaluate(
     model: ModelOption,
     trace: Annotated[Path, typer.Option("--trace", help="Trace file.")],
     profile: Annotated[Path, typer.Option("--profile", help="Profile.")],
+    mix: MixOption = None,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
@@ -734,9 +751,15 @@ def evaluate(
     from placer.placement import read_placement
     from placer.profiler.profile import read_profile
     from placer.profiler.trace.file import read_trace
+    from placer.profiler.trace.mix import parse_mix
 
     result = evaluate_placement(
-        read_placement(placement), read_model(model), read_trace(trace), read_profile(profile), seed=seed
+        read_placement(placement),
+        read_model(model),
+        read_trace(trace),
+        read_profile(profile),
+        mix={} if mix is None else parse_mix(mix),
+        seed=seed,
     )
     if json_output:
         _print_json(result.document())

@@ -10,6 +10,7 @@ from placer.compressed_pool import PAGE_TOKENS, CompressedPools
 from placer.hbm import HbmLedger, free_memory_share, request_table_bytes
 from placer.model.kv import token_bytes
 from placer.pool import Pool, pools_bytes
+from placer.sampling_contradiction import sampling_contradictions
 from placer.window_pool import TwoPools
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def contradictions(document: "PlacementDocument") -> Iterator[str]:
         _drafting(document),
         _fraction(document),
         _host(document),
+        sampling_contradictions(document),
         _model(document),
     )
 

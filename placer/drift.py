@@ -10,25 +10,24 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.hbm import ServerSettings
+from placer.interval import Interval
 from placer.level_cost import LevelCosts
+from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
 from placer.profiler.cost import CostModel
-from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.profile import Profile
 from placer.profiler.trace.heldout import LEAST_REQUESTS
-from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import resampled_requests, split_requests
 from placer.profiler.trace.trace import CountTrace, Trace
-from placer.replays import EVALUATION_SEED, Replays
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
 from placer.solve import SPLIT_SHARES, SolveRequest, solve_levels
 from placer.solvers.problem import Mask
 
 WORTH = 0.02
 """Saving of a re-solve, as a share of the time per output token, from which it is worth a restart."""
-_STEP_FACTOR = 4
-"""Steps replayed for the figures, in multiples of a solve's: they are only summed."""
 _DRAWS = 100
 
 Progress = Callable[[str, float], None]
@@ -59,15 +58,6 @@ class PlanFigures:
     decode_step_ms: float
     output_token_us: float
     coverage: float
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean, and its 95 % interval over resampled requests (None where requests are not told apart)."""
-
-    mean: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -163,10 +153,7 @@ def compare_traces(
     """
     if not 0 <= worth < 1:
         raise BadInputError(f"--worth is {worth}", "give a share between 0 and 1, such as 0.02")
-    placement.check_model(model)
-    check_profile_matches(profile, model, tp=placement.tp)
-    for trace in (first, second):
-        check_trace_of(trace, model)
+    check_matching(placement, model, profile, first, second)
     found = drift(
         placement,
         model,
@@ -222,7 +209,7 @@ def drift(
         model, second, cost, request, (level,), lambda text, share: progress(f"on B: {text}", 0.5 * share)
     ).hot
     reports = [split_requests(trace, SPLIT_SHARES, seed=seed)[2] for trace in (first, second)]
-    (home_costs, home_notes), (costs_b, notes_b) = (costs(report, _STEP_FACTOR) for report in reports)
+    (home_costs, home_notes), (costs_b, notes_b) = (costs(report, EVALUATION_STEPS) for report in reports)
     home, on_b, anew = (
         _figures(plan, home_costs, reports[0]),
         _figures(plan, costs_b, reports[1]),
@@ -283,11 +270,14 @@ def _saving(plan: Mask, resolved: Mask, costs: LevelCosts) -> tuple[float, float
 
 
 def _made_from(placement: PlacementDocument, first: Trace) -> tuple[str, ...]:
-    """A note where the placement names another trace than A: the plan on A is then no baseline of its own."""
+    """Notes where the placement was made from other traffic than A: the plan on A is then no measure of B."""
     made, given = placement.trace, first.header.source
-    if made is None or made.source == given:
-        return ()
-    return (f"the placement was made from {made.source!r}, A is {given!r}",)
+    notes = []
+    if made is not None and made.source != given:
+        notes.append(f"the placement was made from {made.source!r}, A is {given!r}")
+    if placement.mix:
+        notes.append("the placement was made for a mix of domains (--mix); A and B are taken as they are")
+    return tuple(notes)
 
 
 def _no_interval(report: Trace) -> str | None:

@@ -1,25 +1,27 @@
 """A placement against the runtime's own strategies on any trace, at the same bytes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from placer.baselines import BASELINES, around_pins
+from placer.gain import Gains, gains
+from placer.level_cost import LevelCosts
+from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
-from placer.profiler.profile import Profile, check_profile_matches
-from placer.profiler.trace.importing import check_trace_of
+from placer.profiler.profile import Profile
+from placer.profiler.trace.mix import check_mix, mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, tokens_where
 from placer.profiler.trace.trace import Phase, TokenTrace, Trace
-from placer.replays import EVALUATION_SEED, Replays
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
 from placer.solve import SPLIT_SHARES
 from placer.solvers.problem import Mask
 
-_STEPS_FACTOR = 4
-"""An evaluation replays this many times the steps of a solve: it has only sums to take."""
 _WORTH = 0.01
 
 
@@ -42,6 +44,8 @@ class Evaluation:
         Share of selections that hot experts serve, by the same names, and "uniform_null".
     domains
         By domain name: the same two tables for the plan and the baselines.
+    gains
+        What the plan gains over each baseline per output token, with intervals over the reported requests.
     notes
         What the replayed steps assume.
     """
@@ -54,6 +58,7 @@ class Evaluation:
     coverage: dict[str, float]
     verdict: str
     domains: dict[str, dict[str, dict[str, float]]]
+    gains: Gains
     notes: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
@@ -67,27 +72,38 @@ class Evaluation:
             "coverage": self.coverage,
             "verdict": self.verdict,
             "domains": self.domains,
+            "requests": self.gains.requests,
+            "gains": {name: asdict(gain) for name, gain in self.gains.over.items()},
             "notes": list(self.notes),
+            "null_reasons": {} if self.gains.no_interval is None else {"gains": self.gains.no_interval},
         }
 
 
 def evaluate(
-    placement: PlacementDocument, model: ModelSpec, trace: Trace, profile: Profile, *, seed: int = 0
+    placement: PlacementDocument,
+    model: ModelSpec,
+    trace: Trace,
+    profile: Profile,
+    *,
+    mix: Mapping[str, float] = {},
+    seed: int = 0,
 ) -> Evaluation:
     """Score ``placement`` on the reporting requests of ``trace``.
 
     The baselines rank experts by the trace's other requests (the solving and choosing parts), as a user who
-    recorded this traffic would; all placements hold the same number of hot experts.
+    recorded this traffic would; all placements hold the same number of hot experts. ``mix`` weighs the domains of
+    the trace by shares of the tokens.
 
     Raises
     ------
     BadInputError
-        When trace, profile or placement belong to another model.
+        When trace, profile or placement belong to another model, or the trace lacks a domain of ``mix``.
     """
-    placement.check_model(model)
-    check_profile_matches(profile, model, tp=placement.tp)
-    check_trace_of(trace, model)
-    solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
+    check_matching(placement, model, profile, trace)
+    if mix:
+        check_mix(trace, mix, requests=len(SPLIT_SHARES))
+    parts = split_requests(trace, SPLIT_SHARES, seed=seed)
+    solving, reporting = (mixed(part, mix, seed) for part in (parts[0], parts[2]))
     hot = placement.hot_mask()
     counts = selection_counts(solving)
     pins = {model.moe_layers.index(layer): all_hot for layer, all_hot in placement.pins.items()}
@@ -112,8 +128,39 @@ def evaluate(
         domains={
             name: {"step_us": each.step_us, "coverage": each.coverage} for name, each in by_domain.items()
         },
-        notes=tuple(dict.fromkeys((*profile.calibration_notes, *reporting.header.notes, *scores.notes))),
+        gains=gains(
+            hot,
+            {name: mask for name, mask in masks.items() if name != "plan"},
+            parts[2],
+            scores.costs,
+            model=model,
+            cost=profile.cost_model(),
+            level=planned_level(placement),
+            workload=planned_workload(placement),
+            tp=placement.tp,
+            prefill_from="decode",
+            seed=seed,
+            mix=mix,
+        ),
+        notes=tuple(
+            dict.fromkeys(
+                (
+                    *profile.calibration_notes,
+                    *reporting.header.notes,
+                    *scores.notes,
+                    *_mix_notes(placement, mix),
+                )
+            )
+        ),
     )
+
+
+def _mix_notes(placement: PlacementDocument, mix: Mapping[str, float]) -> tuple[str, ...]:
+    """A note where the plan was made for another mix of domains than it is judged on."""
+    if (placement.mix or {}) == dict(mix):
+        return ()
+    made = "a mix of its own (--mix)" if placement.mix else "the trace's own mix of domains"
+    return (f"the plan was made for {made}, and is judged on {'--mix' if mix else 'this trace as it is'}",)
 
 
 @dataclass(frozen=True)
@@ -124,6 +171,7 @@ class _Scores:
     step_us: dict[str, float]
     output_token_us: dict[str, float]
     coverage: dict[str, float]
+    costs: LevelCosts
     notes: tuple[str, ...]
 
 
@@ -136,7 +184,7 @@ def _score(
     seed: int,
 ) -> _Scores:
     workload = planned_workload(placement)
-    replays = Replays(trace, seed + 2 * EVALUATION_SEED, "decode", step_factor=_STEPS_FACTOR)
+    replays = Replays(trace, seed + 2 * EVALUATION_SEED, "decode", step_factor=EVALUATION_STEPS)
     costs = replays.costs(model, profile.cost_model(), planned_level(placement), workload, placement.tp)
     counts = selection_counts(trace)
     return _Scores(
@@ -144,6 +192,7 @@ def _score(
         step_us={name: float(costs.decode.layer_us(mask).sum(axis=1).mean()) for name, mask in masks.items()},
         output_token_us={name: costs.output_token_us(mask) for name, mask in masks.items()},
         coverage={name: coverage_of_mask(counts, mask) for name, mask in masks.items()},
+        costs=costs,
         notes=replays.notes(),
     )
 

@@ -19,7 +19,6 @@ from placer.placement_sections import (
     Figures,
     FrontierSection,
     HbmSection,
-    HeldoutSection,
     HostSection,
     KtSection,
     KvSection,
@@ -32,6 +31,7 @@ from placer.placement_sections import (
     TraceSection,
     WholeLayersSection,
 )
+from placer.sampling_sections import HeldoutSection, RobustSection
 
 if TYPE_CHECKING:
     from placer.model.spec import ModelSpec
@@ -75,6 +75,8 @@ class PlacementDocument(Section):
     frontier: tuple[FrontierSection, ...] | None = None
     whole_layers: WholeLayersSection | None = None
     pinned: dict[str, Literal["all", "none"]] | None = None
+    mix: dict[str, float] | None = None
+    robust: RobustSection | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 

@@ -163,15 +163,6 @@ class PredictedSection(Figures):
     provenance: dict[str, str]
 
 
-class HeldoutSection(Section):
-    """How the plan does on requests it was not made from; ``chosen`` is "plan" or the baseline returned."""
-
-    coverage: float | None = Field(ge=0, le=1)
-    uniform_null: float | None = Field(ge=0, le=1)
-    verdict: str
-    chosen: str = "plan"
-
-
 class SolverSection(Section):
     """How the plan was found and what is proven; ``gap`` is on the part that a placement can change."""
 

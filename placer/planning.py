@@ -19,6 +19,7 @@ from placer.profiler.factor import FactorName
 from placer.profiler.profile import AS_PROFILED, Profile, ProfileUse, check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
+from placer.sampling_document import heldout_sampling, robust_section
 from placer.solve import Solved, SolveRequest, solve
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
@@ -60,6 +61,8 @@ def plan(
             ("--pin", request.pins),
             ("--frontier", request.frontier),
             ("--write-lp", request.lp_path),
+            ("--mix", request.mix),
+            ("--robust", request.robust),
         ):
             if given:
                 raise BadInputError(
@@ -147,6 +150,7 @@ def placement_document(
             "uniform_null": solved.uniform_null,
             "verdict": placement_verdict(solved),
             "chosen": solved.chosen,
+            **heldout_sampling(solved, null_reasons),
         },
         "solver": {
             "name": solved.solver,
@@ -186,6 +190,10 @@ def placement_document(
         document["pinned"] = {
             str(layer): "all" if all_hot else "none" for layer, all_hot in request.pins.items()
         }
+    if request.mix:
+        document["mix"] = dict(request.mix)
+    if solved.robust is not None:
+        document["robust"] = robust_section(solved.robust)
     if solved.frontier:
         document["frontier"] = _frontier(solved, null_reasons)
     if trace is None:

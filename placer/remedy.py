@@ -78,12 +78,10 @@ def largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
 
 
 def _kv_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
-    least = max(1, demand.running * demand.request_tokens)
-    # More than every running request at its full context is not asked of a pool.
-    most = max(least, demand.running * demand.model.max_context_tokens)
+    # More than the running requests can fill is of use all the same: the pool keeps prefixes for later ones.
     tokens = largest(
-        least,
-        min(most, demand.min_kv_tokens - 1),
+        max(1, demand.running * demand.request_tokens),
+        demand.min_kv_tokens - 1,
         lambda tokens: replace(demand, min_kv_tokens=tokens).fits,
     )
     if tokens is not None:

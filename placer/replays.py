@@ -12,6 +12,8 @@ from placer.workload import Workload
 
 EVALUATION_SEED = 1
 """Replay seed of the choosing and reporting steps: other draws than the solving ones."""
+EVALUATION_STEPS = 4
+"""Steps of the choosing and reporting parts, in multiples of a solve's: they are only summed."""
 
 
 class Replays:
@@ -22,10 +24,10 @@ class Replays:
     prefill_from
         "trace", "decode" (decode tokens stand in where the trace has no prompts) or "none".
     step_factor
-        How many times the steps of a solve are replayed.
+        How many times the steps of a solve are replayed, at least one.
     """
 
-    def __init__(self, trace: Trace, seed: int, prefill_from: str, *, step_factor: int = 1) -> None:
+    def __init__(self, trace: Trace, seed: int, prefill_from: str, *, step_factor: float = 1) -> None:
         self._trace = trace
         self._seed = seed
         self._prefill_from = prefill_from
@@ -36,7 +38,7 @@ class Replays:
     def decode(self, concurrency: int) -> Steps:
         """Decode steps at ``concurrency``."""
         if concurrency not in self._decode:
-            steps = self._step_factor * decode_steps(concurrency)
+            steps = max(1, round(self._step_factor * decode_steps(concurrency)))
             self._decode[concurrency] = replay_decode(self._trace, concurrency, steps, seed=self._seed)
         return self._decode[concurrency]
 
@@ -48,7 +50,7 @@ class Replays:
             self._prefill[chunk_tokens] = replay_prefill(
                 self._trace,
                 chunk_tokens,
-                self._step_factor * prefill_steps(chunk_tokens),
+                max(1, round(self._step_factor * prefill_steps(chunk_tokens))),
                 seed=self._seed,
                 from_decode=self._prefill_from == "decode",
             )

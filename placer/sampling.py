@@ -9,7 +9,7 @@ from placer.profiler.steps import Steps
 from placer.solvers.problem import Mask
 
 _SAMPLED_TOKENS = 1024
-_LEAST_STEPS = 48
+LEAST_STEPS = 48
 _MOST_STEPS = 512
 _WHOLE_ENTRIES = 40_000_000
 _BLOCK_STEPS = 256
@@ -17,7 +17,7 @@ _BLOCK_STEPS = 256
 
 def decode_steps(concurrency: int) -> int:
     """Decode steps to solve on: about 1,024 tokens' worth, so that their number grows as 1/R."""
-    return min(_MOST_STEPS, max(_LEAST_STEPS, _SAMPLED_TOKENS // concurrency))
+    return min(_MOST_STEPS, max(LEAST_STEPS, _SAMPLED_TOKENS // concurrency))
 
 
 def prefill_steps(chunk_tokens: int) -> int:
@@ -27,7 +27,7 @@ def prefill_steps(chunk_tokens: int) -> int:
 
 def whole_trace_steps(trace_tokens: int, step_tokens: int, layer_experts: int) -> int:
     """Steps that play the whole trace once, held to about 40 million entries [S, L · E]."""
-    most = max(_LEAST_STEPS, _WHOLE_ENTRIES // layer_experts)
+    most = max(LEAST_STEPS, _WHOLE_ENTRIES // layer_experts)
     return max(1, min(most, trace_tokens // step_tokens))
 
 

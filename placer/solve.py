@@ -9,18 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.baselines import BASELINES, around_pins
+from placer.convergence import Convergence, converge, most_step_factor
+from placer.domain_costs import Domains
 from placer.errors import BadInputError, InfeasibleError
+from placer.gain import Gains, gains
 from placer.hbm import ServerSettings
 from placer.level import Level, levels
-from placer.level_cost import LevelCosts, placement_problem
+from placer.level_cost import placement_problem
 from placer.model.spec import ModelSpec
 from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind
+from placer.profiler.trace.mix import check_mix, mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, splits_by_request
 from placer.profiler.trace.trace import Trace
-from placer.replays import EVALUATION_SEED, Replays
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
+from placer.robust import Criterion, Robust, robust_answer, robust_domains, search_robust, worst_us
 from placer.sampling import expected_expert_us, sampling_correction
 from placer.sensitivity import Sensitivity, sensitivity
 from placer.solvers.ilp import solve_ilp, write_lp
@@ -35,6 +40,8 @@ SPLIT_SHARES = (0.5, 0.2, 0.3)
 """Shares of requests to solve on, to choose between plans on, and only to report on."""
 _LEVEL_GAP = 0.02
 """Gap to which a level is solved before it is known to be worth more."""
+_ROBUST_GAP = 0.01
+"""Least gap that is asked for on the worst domain, whose search solves the level many times."""
 
 Progress = Callable[[str, float], None]
 """Told what is being done and the share of the whole that is done."""
@@ -82,6 +89,10 @@ class SolveRequest:
         Whether to state the best plan of every number of running requests.
     lp_path
         Where to write the chosen level as an integer linear program, or None.
+    mix
+        Shares of the tokens by domain of the trace; empty for the trace's own.
+    robust
+        By which criterion the worst domain is made as good as can be, or None to plan for all together.
     """
 
     workload: Workload
@@ -103,6 +114,8 @@ class SolveRequest:
     pins: Mapping[int, bool] = field(default_factory=dict)
     frontier: bool = False
     lp_path: Path | None = None
+    mix: Mapping[str, float] = field(default_factory=dict)
+    robust: Criterion | None = None
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:
@@ -181,6 +194,12 @@ class Solved:
         One point per number of running requests, if it was asked for.
     held_out
         Whether the reporting requests are others than the solving ones; counts of one run can only be dealt out.
+    convergence
+        The numbers of steps that the level was solved on; None without a trace.
+    gains
+        What the placement gains over each baseline on the reporting requests; None without a trace.
+    robust
+        The worst domain, if the plan is made for it.
     """
 
     level: Level
@@ -206,6 +225,9 @@ class Solved:
     sensitivity: Sensitivity | None = None
     frontier: tuple[FrontierPoint, ...] = ()
     held_out: bool = True
+    convergence: Convergence | None = None
+    gains: Gains | None = None
+    robust: Robust | None = None
 
 
 def solve(
@@ -260,10 +282,19 @@ def solve_levels(
     started = time.monotonic()
     pins = _pinned_rows(model, request.pins)
     grid = _roomy(grid, model.experts * sum(pins.values()))
-    solving, choosing, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
+    if request.mix:
+        check_mix(trace, request.mix, requests=len(SPLIT_SHARES))
+    names: tuple[str, ...] = ()
+    left_out: dict[str, str] = {}
+    if request.robust is not None:
+        names, left_out = robust_domains(trace, request.mix)
+    parts = split_requests(trace, SPLIT_SHARES, seed=request.seed)
+    solving, choosing, reporting = (mixed(part, request.mix, request.seed) for part in parts)
     counts = selection_counts(solving)
     replays = Replays(solving, request.seed, request.prefill_from)
-    choice = Replays(choosing, request.seed + EVALUATION_SEED, request.prefill_from)
+    choice = Replays(
+        choosing, request.seed + EVALUATION_SEED, request.prefill_from, step_factor=EVALUATION_STEPS
+    )
 
     tried: list[LevelSolution] = []
     bounds: dict[ServerSettings, float] = {}
@@ -286,6 +317,27 @@ def solve_levels(
     tried = _refined(tried, bounds, request)
     progress("comparing levels", 0.9)
     best = _first_within_targets(tried, model, cost, choice, choosing, request)
+    choice_costs = choice.costs(model, cost, best.level, request.workload, request.tp)
+    entries = {1: best}
+
+    def choosing_us(factor: int) -> float:
+        """The time on the choosing requests of the level's plan from ``factor`` times the steps."""
+        if factor not in entries:
+            progress(f"solving on {factor} times the steps", 0.9)
+            more = Replays(solving, request.seed, request.prefill_from, step_factor=factor)
+            problem = _problem(model, cost, best.level, more, expected, counts, pins, request)
+            last = entries[factor // 2].hot
+            # The plan is asked for; its bound is raised below if the plan is taken.
+            solution = _structured(problem, request, max(_LEVEL_GAP, request.gap), last)
+            entries[factor] = LevelSolution(best.level, problem, solution)
+        return choice_costs.output_token_us(entries[factor].hot)
+
+    convergence = converge(choosing_us, most_factor=most_step_factor(best.problem.shape[0], counts.size))
+    if convergence.used > 1:
+        within = [entries[convergence.used], best]
+        best = _first_within_targets(within, model, cost, choice, choosing, request)
+        bounds[best.level.settings] = best.solution.bound_us or -np.inf
+        (best,) = _refined([best], bounds, request)
     if request.lp_path is not None:
         write_lp(best.problem, request.lp_path)
     if request.solver != "auto":
@@ -300,12 +352,36 @@ def solve_levels(
             for name, place in BASELINES.items()
         },
     }
-    chosen = _fastest(masks, choice.costs(model, cost, best.level, request.workload, request.tp))
+    score: Callable[[Mask], float] = choice_costs.output_token_us
+    search = None
+    if request.robust is not None:
+        domains = Domains(names, model, cost, best.level, request.workload, request.tp, request.prefill_from)
+
+        def domain_problem(part: Trace, steps: Replays) -> PlacementProblem:
+            return _problem(model, cost, best.level, steps, {}, selection_counts(part), pins, request)
+
+        search = search_robust(
+            domains.problems(parts[0], request.seed, domain_problem),
+            request.robust,
+            gap=max(_ROBUST_GAP, request.gap),
+            time_limit_s=request.time_limit_s,
+            seed=request.seed,
+            warm_starts=(best.hot,),
+            left_out=left_out,
+            progress=lambda text: progress(text, 0.9),
+        )
+        score = worst_us(search, domains.costs(parts[1], request.seed + EVALUATION_SEED))
+        robust_level = replace(best, solution=replace(best.solution, hot=search.worst_case.hot))
+        kept = _first_within_targets([robust_level, best], model, cost, choice, choosing, request)
+        masks["plan"] = min((kept.hot, best.hot), key=score)
+    chosen = _fastest(masks, score)
     hot = masks[chosen]
     objective_us = best.problem.objective_us(hot)
     bound_us = min(bounds.values())
     progress("predicting on requests that were not used", 0.95)
-    report = Replays(reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from)
+    report = Replays(
+        reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from, step_factor=EVALUATION_STEPS
+    )
     report_costs = report.costs(model, cost, best.level, request.workload, request.tp)
     report_counts = selection_counts(reporting)
 
@@ -365,6 +441,30 @@ def solve_levels(
         sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
         held_out=splits_by_request(trace, len(SPLIT_SHARES)),
         frontier=_frontier(best, tried, bounds, figures) if request.frontier else (),
+        convergence=convergence,
+        gains=gains(
+            hot,
+            {name: masks[name] for name in BASELINES},
+            parts[2],
+            report_costs,
+            model=model,
+            cost=cost,
+            level=best.level,
+            workload=request.workload,
+            tp=request.tp,
+            prefill_from=request.prefill_from,
+            seed=request.seed,
+            mix=request.mix,
+        ),
+        robust=None
+        if search is None
+        else robust_answer(
+            search,
+            domains.costs(parts[2], request.seed + 2 * EVALUATION_SEED),
+            hot,
+            best.hot,
+            masks["frequency"],
+        ),
     )
 
 
@@ -546,9 +646,9 @@ def _first_within_targets(
     raise targets_missed(workload, predictions)
 
 
-def _fastest(masks: dict[str, Mask], costs: LevelCosts) -> str:
-    """Name of the mask with the least time per output token; ties go to the solver's plan."""
-    times = {name: costs.output_token_us(mask) for name, mask in masks.items()}
+def _fastest(masks: dict[str, Mask], score: Callable[[Mask], float]) -> str:
+    """Name of the mask with the least ``score``, a time; ties go to the solver's plan."""
+    times = {name: score(mask) for name, mask in masks.items()}
     least = min(times.values())
     if times["plan"] <= least:
         return "plan"

@@ -23,6 +23,11 @@ def placement_verdict(solved: Solved) -> str:
             f"static placement will not help here: {served}, and the decode step is within {_WORTH:.0%} of the "
             "runtime's default"
         )
+    if solved.gains is not None and "uniform" in solved.gains.indistinct():
+        return (
+            f"static placement is not known to help here: {served}, and a gain over the runtime's default cannot be "
+            f"told from sampling error on the {solved.gains.requests:,} reported requests"
+        )
     if not solved.held_out:
         return (
             f"unknown on other traffic: {served}; on this run the runtime's default takes {times:.2f} times as long "

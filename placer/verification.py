@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from placer.errors import BadInputError
+from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.profiler.fit import ErrorFigures
-from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.profile import Profile
 from placer.profiler.replay import replay_decode
 from placer.profiler.timing.layer_timing import TimedLayerStep, cold_layer_steps, time_layer_steps
-from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.sampling import decode_steps
@@ -158,14 +158,12 @@ def verify(
     MissingComponentError
         When the kernel cannot run, crashes or hangs.
     """
-    placement.check_model(model)
-    check_profile_matches(profile, model, tp=placement.tp)
+    check_matching(placement, model, profile, trace)
     if placement.cpu_method != profile.cpu.method:
         raise BadInputError(
             f"the placement is for CPU method {placement.cpu_method}, the profile timed {profile.cpu.method}",
             "give the profile that the placement was solved with",
         )
-    check_trace_of(trace, model)
     for flag, value in (("--layer-steps", request.layer_steps), ("--running", request.running)):
         if value is not None and value < 1:
             raise BadInputError(f"{flag} is {value}", "give a number from 1 on")

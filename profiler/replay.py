@@ -54,6 +54,22 @@ def replay_decode(
     if isinstance(trace, CountTrace):
         rows = independent_rows(selection_share(trace), concurrency, steps, random)
         return Steps(rows, tokens, StepKind.DECODE, SAMPLED[StepKind.DECODE])
+    played = played_decode(trace, concurrency, steps, random, spacing=spacing)
+    requests = np.unique(trace.request[trace.phase == Phase.DECODE]).size
+    shared = f"the trace holds {requests} requests with output, which {concurrency} running requests share"
+    approximate = shared if concurrency > requests else None
+    return Steps(rows_of(trace, played), tokens, StepKind.DECODE, approximate)
+
+
+def played_decode(
+    trace: TokenTrace,
+    concurrency: int,
+    steps: int,
+    random: np.random.Generator,
+    *,
+    spacing: int | None = None,
+) -> NDArray[np.int64]:
+    """The tokens of `replay_decode`'s steps: int64 [steps, R] into ``trace``, a column per running request."""
     decode = np.flatnonzero(trace.phase == Phase.DECODE)
     if not decode.size:
         raise BadInputError("the trace holds no decode tokens", "record while the server generates output")
@@ -68,9 +84,7 @@ def replay_decode(
         here = passes == number
         start = np.floor(slots + random.random() * T).astype(np.int64)
         played[here] = line[(start[None, :] + offset[here, None]) % T]
-    requests = np.unique(trace.request[decode]).size
-    shared = f"the trace holds {requests} requests with output, which {concurrency} running requests share"
-    return Steps(_rows(trace, played), tokens, StepKind.DECODE, shared if concurrency > requests else None)
+    return played
 
 
 def replay_prefill(
@@ -94,6 +108,14 @@ def replay_prefill(
     if isinstance(trace, CountTrace):
         rows = independent_rows(selection_share(trace), chunk_tokens, steps, random)
         return Steps(rows, tokens, StepKind.PREFILL, SAMPLED[StepKind.PREFILL])
+    chunks, assumed = played_prefill(trace, chunk_tokens, steps, random, from_decode=from_decode)
+    return Steps(rows_of(trace, chunks), tokens, StepKind.PREFILL, assumed)
+
+
+def played_prefill(
+    trace: TokenTrace, chunk_tokens: int, steps: int, random: np.random.Generator, *, from_decode: bool
+) -> tuple[NDArray[np.int64], str | None]:
+    """The tokens of `replay_prefill`'s chunks, int64 [steps, C] into ``trace``, and what is assumed, or None."""
     prompt = np.flatnonzero(trace.phase == Phase.PREFILL)
     assumed = []
     if not prompt.size:
@@ -111,8 +133,7 @@ def replay_prefill(
     passes = -(-wanted // T)
     line = np.concatenate([np.roll(_line(trace, prompt, random), random.integers(T)) for _ in range(passes)])
     start = np.arange(steps) * (line.size // steps)
-    chunks = line[start[:, None] + np.arange(chunk_tokens)[None, :]]
-    return Steps(_rows(trace, chunks), tokens, StepKind.PREFILL, "; ".join(assumed) or None)
+    return line[start[:, None] + np.arange(chunk_tokens)[None, :]], "; ".join(assumed) or None
 
 
 def replay_mixed(
@@ -144,7 +165,7 @@ def _line(trace: TokenTrace, tokens: NDArray[np.int64], random: np.random.Genera
     return np.asarray(tokens[np.repeat(starts[order], lengths) + within])
 
 
-def _rows(trace: TokenTrace, played: NDArray[np.int64]) -> NDArray[np.int32]:
+def rows_of(trace: TokenTrace, played: NDArray[np.int64]) -> NDArray[np.int32]:
     """Rows int32 [S, L, E] of steps that hold the tokens ``played`` int64 [S, B]."""
     S, B = played.shape
     _, L, K = trace.topk_ids.shape

@@ -7,8 +7,9 @@ import pytest
 from placements import placement_dict
 from tiny_model import tiny_cost, tiny_model
 
-from placer.drift import Advice, Drift, Interval, advise, drift
+from placer.drift import Advice, Drift, advise, drift
 from placer.errors import BadInputError
+from placer.interval import Interval
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.profiler.trace.trace import CountTrace, Phase, TokenTrace, TraceHeader

@@ -66,10 +66,8 @@ def fits(demand: MemoryDemand) -> bool:
 
 
 def most_useful(demand: MemoryDemand, kind: str) -> float:
-    """No pool is asked for more than every running request's context, no chunk for more than one prompt."""
-    context = demand.model.max_context_tokens
-    least = max(1, demand.running * demand.request_tokens)
-    return {"kv_tokens": max(least, demand.running * context), "chunk_tokens": context}.get(kind, math.inf)
+    """No chunk is asked for more than one prompt."""
+    return demand.model.max_context_tokens if kind == "chunk_tokens" else math.inf
 
 
 def assert_is_the_smallest(demand: MemoryDemand, remedy: Remedy) -> None:
@@ -240,12 +238,19 @@ def test_fewer_requests_are_advised_where_they_fill_the_pool(coder: ModelSpec) -
     assert_is_the_smallest(demand, found["running"])
 
 
-def test_no_remedy_asks_for_more_tokens_than_the_context_allows(coder: ModelSpec) -> None:
-    # Room for far more than 64 requests of 1,000 tokens: the advice still ends at what they can hold.
+def test_a_pool_may_hold_more_than_the_running_requests_can_fill(coder: ModelSpec) -> None:
+    # One running request of at most 1,000 tokens; prefixes of earlier ones use the rest of the pool.
     short = replace(coder, max_context_tokens=1000)
-    demand = on_h100(short, hot=1, tokens=10**9, parallel=Parallelism(4))
+    demand = replace(on_h100(short, hot=1, tokens=10**9, parallel=Parallelism(4)), running=1)
     found = {remedy.kind: remedy for remedy in remedies(demand, FLAGS)}
-    assert found["kv_tokens"].value == 64_000
+    tokens = found["kv_tokens"].value
+    assert isinstance(tokens, int)
+    assert tokens > 100_000
+    assert_is_the_smallest(demand, found["kv_tokens"])
+
+
+def test_no_chunk_is_advised_beyond_the_longest_prompt(coder: ModelSpec) -> None:
+    short = replace(coder, max_context_tokens=1000)
     wide = replace(on_h100(short, hot=1, tokens=1000, parallel=Parallelism(4)), chunk_tokens=10**6)
     found = {remedy.kind: remedy for remedy in remedies(wide, FLAGS)}
     assert found["chunk_tokens"].value == 960

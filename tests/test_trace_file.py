@@ -104,6 +104,7 @@ def test_tensors_and_keys_that_are_not_known_are_left_alone(tmp_path: Path) -> N
         ({"topk_ids": np.zeros((0, 2, 2), dtype=np.uint16)}, "no tokens"),
         ({"request": np.array([7], dtype=np.int32)}, "request has shape"),
         ({"request": np.array([7, 7], dtype=np.int64)}, "request"),
+        ({"request": np.array([-2, -2], dtype=np.int32)}, "request -2 is negative"),
         ({"position": np.array([6, 6], dtype=np.int32)}, "do not rise"),
         ({"position": np.array([-1, 6], dtype=np.int32)}, "negative"),
         ({"phase": np.array([0, 2], dtype=np.uint8)}, "phase is 2"),

@@ -7,6 +7,8 @@ import pytest
 from test_solve import WORKLOAD, last_two, room_for, routed
 from tiny_model import tiny_cost, tiny_model
 
+from placer.gain import Gains
+from placer.interval import Interval
 from placer.solve import Solved, SolveRequest, solve
 from placer.verdict import placement_verdict
 
@@ -31,6 +33,15 @@ def test_counts_of_one_run_promise_nothing_for_other_traffic(solved: Solved) -> 
 def test_where_everything_is_hot_the_cpu_has_nothing_to_do(solved: Solved) -> None:
     said = placement_verdict(replace(solved, hot=np.ones_like(solved.hot)))
     assert "start it without its --kt flags" in said
+
+
+def test_a_gain_that_is_within_sampling_error_is_not_promised(solved: Solved) -> None:
+    unsure = Gains(7, {"uniform": Interval(0.3, -0.1, 0.7), "frequency": Interval(0.1, 0.05, 0.2)})
+    said = placement_verdict(replace(solved, gains=unsure))
+    assert said.startswith("static placement is not known to help here")
+    assert "cannot be told from sampling error on the 7 reported requests" in said
+    sure = replace(unsure, over={"uniform": Interval(0.3, 0.1, 0.7)})
+    assert placement_verdict(replace(solved, gains=sure)).startswith("static placement helps")
 
 
 def test_a_gain_below_a_percent_is_none(solved: Solved) -> None:

@@ -4,7 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.visible import all_visible
+from placer.answer.sampling import interval_text
+from placer.answer.visible import all_visible, short_name
 from placer.evaluate import Evaluation
 from placer.units import figure
 
@@ -13,22 +14,32 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     """What `placer evaluate` prints."""
     evaluation = all_visible(evaluation)
     table = Table(box=None, pad_edge=False)
-    for header in ("placement", "MoE time of a decode step", "time per output token", "coverage"):
+    headers = (
+        "placement",
+        "decode step's MoE time",
+        "per output token",
+        "gain of the plan (95 %)",
+        "coverage",
+    )
+    for header in headers:
         table.add_column(header, justify="left" if header == "placement" else "right")
     for name, time_us in evaluation.step_us.items():
         table.add_row(
             name,
             f"{figure(time_us / 1e3, 3)} ms",
             f"{figure(evaluation.output_token_us[name] / 1e3, 3)} ms",
+            interval_text(evaluation.gains.over[name]) if name in evaluation.gains.over else "",
             f"{evaluation.coverage[name]:.1%}",
         )
-    table.add_row("uniform null", "", "", f"{evaluation.coverage['uniform_null']:.1%}")
+    table.add_row("uniform null", "", "", "", f"{evaluation.coverage['uniform_null']:.1%}")
     steps = Text(
         f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
         f"({evaluation.concurrency:,} clients)",
         style="dim",
     )
     parts: list[RenderableType] = [Text(evaluation.verdict, style="bold"), Text(""), table, steps]
+    if evaluation.gains.no_interval is not None:
+        parts.append(Text(f"no interval: {evaluation.gains.no_interval}"))
     if evaluation.domains:
         domains = Table(title="by domain", title_justify="left", box=None, pad_edge=False)
         for header in ("domain", "plan", "frequency", "uniform", "plan's coverage"):
@@ -36,7 +47,7 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
         for name, tables in evaluation.domains.items():
             times = tables["step_us"]
             domains.add_row(
-                name,
+                short_name(name),
                 *(f"{figure(times[key] / 1e3, 3)} ms" for key in ("plan", "frequency", "uniform")),
                 f"{tables['coverage']['plan']:.1%}",
             )

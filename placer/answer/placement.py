@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.console import command, sparkline
+from placer.answer.sampling import gain_text, sampling_lines
 from placer.answer.visible import all_visible, visible
 from placer.placement import PlacementDocument
 from placer.placement_sections import FrontierSection, KvSection, SensitivitySection
@@ -31,7 +32,8 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         Text(""),
     ]
     if document.baselines:
-        parts += [_baseline_table(document), Text("")]
+        parts.append(_baseline_table(document))
+    parts += sampling_lines(document)
     if document.frontier:
         parts += [_frontier_table(document.frontier), Text("")]
     parts.append(_solver_line(document))
@@ -141,7 +143,11 @@ def _baseline_table(document: PlacementDocument) -> Table:
         box=None,
         pad_edge=False,
     )
-    for header in ("placement", "decode step", "tokens/s", "slower by", "cold share"):
+    gains = document.heldout.gains or {}
+    headers = ["placement", "decode step", "tokens/s", "slower by", "cold share"]
+    if gains:
+        headers.append("of time per token (95 %)")
+    for header in headers:
         table.add_column(header, justify="left" if header == "placement" else "right")
     plan = document.predicted
     rows: list[tuple[str, Any]] = [("this plan", plan), *document.baselines.items()]
@@ -154,6 +160,11 @@ def _baseline_table(document: PlacementDocument) -> Table:
             figure(figures.output_tokens_per_s, 1),
             "" if name == "this plan" or not rate else signed_percent(slower),
             f"{figures.cold_share:.1%}",
+            *(
+                ["returned" if name == document.heldout.chosen else gain_text(gains.get(name))]
+                if gains
+                else []
+            ),
         )
     return table
 

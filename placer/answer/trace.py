@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.console import sparkline
-from placer.answer.visible import all_visible
+from placer.answer.visible import all_visible, short_name
 
 _MOST_DOMAINS = 12
 """Domains whose matrix fits the width; more are left to --json."""
@@ -28,8 +28,14 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
     if document["domain_overlap"] is not None:
         parts += [Text(""), *_domains(document["domain_overlap"])]
     elif document["domains"]:
-        parts.append(Text(f"{len(document['domains'])} domains: {', '.join(map(str, document['domains']))}"))
+        parts.append(Text(_domain_names(document["domains"])))
     return Group(*parts)
+
+
+def _domain_names(domains: list[str]) -> str:
+    names = ", ".join(short_name(name) for name in domains[:_MOST_DOMAINS])
+    more = f" and {len(domains) - _MOST_DOMAINS} more" if len(domains) > _MOST_DOMAINS else ""
+    return f"{len(domains)} domains: {names}{more}"
 
 
 def _coverage(document: dict[str, Any]) -> Table:
@@ -98,7 +104,7 @@ def _layers(document: dict[str, Any]) -> list[str]:
 
 def _domains(overlap: dict[str, Any]) -> list[RenderableType]:
     """What the row's hottest half serves of the column's selections, and how many hot experts they share."""
-    names, most = overlap["domains"], _MOST_DOMAINS
+    names, most = [short_name(name) for name in overlap["domains"]], _MOST_DOMAINS
     shown = sorted(sorted(range(len(names)), key=lambda at: -overlap["tokens"][at])[:most])
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("the hottest half of", no_wrap=True, overflow="ellipsis", max_width=28)
@@ -125,7 +131,8 @@ def _domains(overlap: dict[str, Any]) -> list[RenderableType]:
     if overlap["left_out"]:
         parts.append(
             Text(
-                "left out: " + "; ".join(f"{name} ({reason})" for name, reason in overlap["left_out"].items())
+                "left out: "
+                + "; ".join(f"{short_name(name)} ({reason})" for name, reason in overlap["left_out"].items())
             )
         )
     return parts

@@ -26,6 +26,11 @@ def visible(text: str, *, keep: str = "") -> str:
     )
 
 
+def short_name(name: str, most: int = 40) -> str:
+    """``name``, as a file gives it, cut to ``most`` characters, the last of which then is an ellipsis."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
 def all_visible(value: Value) -> Value:
     """``value`` with every text in it made `visible`: in lists, mappings, dataclasses and documents."""
     changed: Any = value

@@ -125,6 +125,8 @@ def _check_order(trace: TokenTrace, where: str) -> None:
         raise _broken(
             where, f"phase is {trace.phase[np.argmax(strange)]}, neither 0 (prefill) nor 1 (decode)"
         )
+    if trace.request.min() < 0:
+        raise _broken(where, f"request {trace.request.min()} is negative")
     if trace.position.min() < 0:
         raise _broken(where, f"position {trace.position.min()} is negative")
     starts = np.flatnonzero(np.diff(trace.request, prepend=trace.request[0] - np.int64(1)))

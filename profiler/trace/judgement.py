@@ -112,7 +112,8 @@ def judge(
         return Judgement(
             Verdict.DOMAIN_BOUND,
             f"{served}; but {bound}",
-            "solve on the mix of domains that will be served, and compare traces when the mix changes",
+            "solve on the mix of domains that will be served (--mix) or for the worst of them (--robust), and compare "
+            "traces when the mix changes",
         )
     if saving < FLAT_SAVING:
         return Judgement(
@@ -137,6 +138,6 @@ def _worst_pair(overlap: DomainOverlap) -> str | None:
     row, column = np.unravel_index(int(np.nanargmin(kept)), kept.shape)
     coverage = overlap.coverage[0.5]
     return (
-        f"the hottest half for {overlap.names[row]!r} serves {coverage[row, column]:.1%} of "
-        f"{overlap.names[column]!r}, whose own serves {coverage[column, column]:.1%}"
+        f"the hottest half for {overlap.names[row]!r:.60} serves {coverage[row, column]:.1%} of "
+        f"{overlap.names[column]!r:.60}, whose own serves {coverage[column, column]:.1%}"
     )
