@@ -635,7 +635,10 @@ def solve(
     ] = None,
     force_profile: Annotated[
         bool,
-        typer.Option("--force-profile", help="Take a profile of other shapes, tp or threads all the same."),
+        typer.Option(
+            "--force-profile",
+            help="Take a profile of other shapes, tp or threads, or of large error, all the same.",
+        ),
     ] = False,
     seed: SeedOption = 0,
     json_output: JsonOption = False,

@@ -5,7 +5,7 @@ are split once, one half chooses the tile and the heaviest-expert term, the othe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,6 +155,7 @@ def fit_side(
                 "give the profile more seconds",
             )
         regime, selection_mape = _best_regime(grid, selection, least, most, threads)
+        regime = _with_idle(regime, [t for t in _inside(timed, least, most) if t.call.role is Role.IDLE])
         side = SideCost((regime,), Provenance.FITTED)
         errors = _errors(side, reported)
         fitted.append(regime)
@@ -240,6 +241,16 @@ def _best_regime(
         if error < HEAVIEST_GAIN * plain_error and error < best[0]:
             best = error, regime
     return best[1], tuple(by_tile)
+
+
+def _with_idle(regime: Regime, idle: list[TimedCall]) -> Regime:
+    """``regime`` with the cost of calls without rows, by relative non-negative least squares."""
+    if not idle:
+        return regime
+    times = np.array([t.time_us for t in idle])
+    design = np.column_stack((np.ones(len(idle)), [t.call.tokens for t in idle]))
+    (once, per_token), _ = nnls(design / times[:, None], np.ones(len(idle)))
+    return replace(regime, idle_us=float(once), idle_token_us=float(per_token))
 
 
 def _fit_regime(grid: list[TimedCall], least: int, most: int | None, tile: int, factor: float) -> Regime:

@@ -277,8 +277,9 @@ class ProfileUse:
     cpu_method
         CPU method, or None for the profile's.
     force
-        Take a profile of other shapes, tensor-parallel size or threads all the same; a placement and its export
-        keep the profiled threads. Never of another method: a plan timed with one is not exported for another.
+        Take a profile of other shapes, tensor-parallel size or threads, or with a large held-out error, all the
+        same; a placement and its export keep the profiled threads. Never of another method: a plan timed with
+        one is not exported for another.
     """
 
     threads: int | None = None
@@ -312,6 +313,34 @@ def check_profile_matches(
     if use.threads not in (None, profile.cpu.threads):
         forced[-1] += f"; the export keeps {profile.cpu.threads}, so change --kt-cpuinfer by hand"
     return tuple(forced)
+
+
+MOST_MAPE = 0.3
+"""Held-out error above which a plan would follow noise: more than the best placement gains over the runtime's
+default on most traces (20 % to 350 %)."""
+
+
+def check_profile_error(profile: Profile, *, force: bool = False) -> tuple[str, ...]:
+    """What is wrong with the fits of ``profile`` and was forced, one sentence each.
+
+    Raises
+    ------
+    BadInputError
+        When a side's held-out error exceeds `MOST_MAPE` and this is not forced.
+    """
+    sides = [("CPU", profile.cpu.report.overall.mape)]
+    if profile.gpu.kernel is not None:
+        sides.append(("GPU", profile.gpu.kernel.report.overall.mape))
+    found = tuple(
+        f"the {side} cost model is off by {mape:.0%} on held-out calls, {MOST_MAPE:.0%} is the most to plan with"
+        for side, mape in sides
+        if mape > MOST_MAPE
+    )
+    if found and not force:
+        raise BadInputError(
+            found[0], "run 'placer profile' again on an idle machine and for longer, or add --force-profile"
+        )
+    return found
 
 
 def _mismatches(profile: Profile, model: ModelSpec, tp: int, threads: int | None) -> list[tuple[str, str]]:
