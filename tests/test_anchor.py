@@ -5,32 +5,29 @@ from dataclasses import replace
 import pytest
 from profiles import SHAPE, TRUTH, kernel
 
-from placer.profiler.timing.anchor import ANCHOR_ROWS, FEWEST, MOST, Anchor, anchors, regime_drifts
+from placer.profiler.timing.anchor import FEWEST, MOST, Anchor, anchors, regime_drifts
 from placer.profiler.timing.call import Call, Role
 
 PROFILED = kernel(replace(SHAPE, experts=64))
 
 
-def test_anchors_are_cheap_grid_calls_with_the_times_of_the_profile() -> None:
-    chosen = anchors(PROFILED, seconds=1.0, rounds=16)
-    assert len(chosen) == MOST
-    # Four experts with a row each: 5 + 4·(10 + 2) (`profiles.TRUTH`).
-    assert chosen[0] == Anchor(Call((1, 1, 1, 1), 2, Role.GRID, "anchor"), pytest.approx(53.0))
-    assert {anchor.call.rows[0] for anchor in chosen} <= set(ANCHOR_ROWS)
-    assert all(len(anchor.call.rows) >= 4 for anchor in chosen)
+def test_anchors_take_about_as_long_as_the_layer_steps() -> None:
+    (regime,) = PROFILED.cost.regimes
+    chosen = anchors(PROFILED, {regime: [90.0, 100.0, 400.0] * 3})
+    assert len(chosen) == FEWEST
+    # Eight experts with a row each take 5 + 8·(10 + 2) microseconds (`profiles.TRUTH`): nothing is nearer to 100.
+    assert chosen[0].call.rows == (1,) * 8
+    assert all(anchor.profiled_us == pytest.approx(100.0, rel=0.15) for anchor in chosen)
+    assert len(anchors(PROFILED, {regime: [100.0] * 300})) == MOST
 
 
-def test_short_of_time_the_cheapest_few_are_left() -> None:
-    chosen = anchors(PROFILED, seconds=0.0, rounds=16)
-    assert chosen == anchors(PROFILED, seconds=1.0, rounds=16)[:FEWEST]
-
-
-def test_every_regime_has_its_own() -> None:
+def test_every_regime_with_layer_steps_has_its_own() -> None:
     (regime,) = TRUTH.regimes
     two = (replace(regime, max_tokens=4), replace(regime, min_tokens=5))
     split = replace(PROFILED, cost=replace(PROFILED.cost, regimes=two))
-    chosen = anchors(split, seconds=1.0, rounds=16)
-    assert {anchor.call.tokens <= 4 for anchor in chosen} == {True, False}
+    assert anchors(split, {two[0]: [], two[1]: []}) == ()
+    chosen = anchors(split, {two[0]: [50.0] * 9, two[1]: [200.0] * 9})
+    assert [anchor.call.tokens <= 4 for anchor in chosen] == [True] * 3 + [False] * 3
     now_us = {
         anchor.call: anchor.profiled_us * (1.02 if anchor.call.tokens <= 4 else 0.9) for anchor in chosen
     }

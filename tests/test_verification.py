@@ -102,7 +102,7 @@ def test_measured_and_predicted_are_of_one_size(job: tuple[ModelSpec, TokenTrace
     assert decode["measured_us"] < prefill["measured_us"]
     # The machine was profiled seconds ago, and may be slower or faster by now.
     (regime,) = document["by_regime"]
-    assert regime["anchors"] >= 4
+    assert regime["anchors"] >= 3
     assert regime["layer_steps"] == 24
     assert document["drift"]["time"] == pytest.approx(regime["drift"])
     assert document["net"]["bias"] == pytest.approx((1 + regime["drift"]) * (1 + document["bias"]) - 1)

@@ -7,14 +7,12 @@ import numpy as np
 
 from placer.profiler.cost import Regime
 from placer.profiler.timing.call import Call, Role
-from placer.profiler.timing.kernel_profile import KernelProfile, TimedPoint
+from placer.profiler.timing.kernel_profile import KernelProfile
 
-ANCHOR_ROWS = (1, 2, 4, 8)
-"""Rows per expert of anchors: what decode steps hold."""
-LEAST_ACTIVE = 4
-"""Active experts of an anchor, at least: the more, the less one sample of it depends on chance."""
-FEWEST, MOST = 4, 8
+FEWEST, MOST = 3, 8
 """Anchors of a regime."""
+STEPS_PER_ANCHOR = 3
+"""Layer-steps for every anchor between those limits: anchors are to take no more than a fraction of a run."""
 DRIFT_LIMIT = 0.03
 """A machine whose anchors moved by more than this is not the one that was profiled."""
 
@@ -51,33 +49,28 @@ class RegimeDrift:
     spread: float
 
 
-def anchors(kernel: KernelProfile, seconds: float, rounds: int) -> tuple[Anchor, ...]:
-    """`FEWEST` to `MOST` grid calls of every regime, the cheapest first, ``rounds`` of which fit into ``seconds``.
+def anchors(kernel: KernelProfile, steps_us: Mapping[Regime, Sequence[float]]) -> tuple[Anchor, ...]:
+    """The points of the profile that take about as long as the layer-steps of a run.
 
-    They are points that the profile holds anyway, so a profile of any age has them.
+    ``steps_us`` holds predicted times by regime of ``kernel``; a regime without any has no anchors. A machine
+    does not slow all calls alike (few experts wait for memory, many rows for arithmetic), so what is timed
+    again is as alike to the steps as the profile has. Every profile has them, also one of an earlier version.
     """
     chosen: list[Anchor] = []
-    share_us = seconds * 1e6 / (rounds * len(kernel.cost.regimes))
-    for regime in kernel.cost.regimes:
-        spent_us = 0.0
-        for number, point in enumerate(sorted(_usable(kernel, regime), key=lambda point: point.p25_us)):
-            spent_us += point.p25_us
-            if number >= MOST or (number >= FEWEST and spent_us > share_us):
-                break
-            chosen.append(Anchor(Call(point.rows, point.tokens, Role.GRID, "anchor"), point.p25_us))
+    for regime, times_us in steps_us.items():
+        if not times_us:
+            continue
+        like_us = float(np.median(times_us))
+        usable = [
+            point for point in kernel.points if point.rows and kernel.cost.regime(point.tokens) is regime
+        ]
+        usable.sort(key=lambda point: abs(np.log(point.p25_us / like_us)))
+        count = min(max(len(times_us) // STEPS_PER_ANCHOR, FEWEST), MOST)
+        chosen += [
+            Anchor(Call(point.rows, point.tokens, Role.GRID, "anchor"), point.p25_us)
+            for point in usable[:count]
+        ]
     return tuple(chosen)
-
-
-def _usable(kernel: KernelProfile, regime: Regime) -> list[TimedPoint]:
-    return [
-        point
-        for point in kernel.points
-        if point.role == Role.GRID
-        and point.source in ("rows", "active")
-        and len(point.rows) >= min(LEAST_ACTIVE, kernel.shape.experts)
-        and point.rows[0] in ANCHOR_ROWS
-        and kernel.cost.regime(point.tokens) is regime
-    ]
 
 
 def regime_drifts(

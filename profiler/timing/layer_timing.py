@@ -21,7 +21,7 @@ ROUNDS, LEAST_ROUNDS = 15, 9
 """Interleaved repeats of every layer-step: as many as a lower quartile needs, and the fewest it is taken from."""
 LOADING_SHARE = 0.35
 """Part of the wall time left for loading weights and for the discarded first round."""
-ANCHOR_SHARE = 0.1
+ANCHOR_SHARE = 0.15
 """Part of the wall time for calls of the profile that are timed again."""
 
 
@@ -199,7 +199,15 @@ def time_layer_steps(
                 "allows",
                 "use a trace of this model",
             )
-    profiled = anchors(kernel, ANCHOR_SHARE * max_seconds, ROUNDS + 1)
+    profiled = anchors(
+        kernel,
+        {
+            regime: [
+                predicted_us(kernel, each) for each in chosen if kernel.cost.regime(each.tokens) is regime
+            ]
+            for regime in kernel.cost.regimes
+        },
+    )
     samples = time_campaign(
         CampaignSpec(
             device="cpu",
