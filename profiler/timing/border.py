@@ -76,7 +76,7 @@ def probe_border(sample_us: Callable[[int], float], hint: int, least: int, most:
         return _border("bisected", bisected, *jumps[bisected], f" (not at {hint})")
     if known and _ratio(again[-2], again[-1]) >= CONTRAST:
         how = "not sure: no clear jump was found, the border of the kernel's source was taken"
-        return _border(how, hint, *again[:2])
+        return _border(how, hint, again[0], again[1])
     return Border(None, f"probed: no change of algorithm between {least} and {most} tokens")
 
 
