@@ -77,6 +77,18 @@ def test_slow_growth_without_a_jump_keeps_the_hint_and_says_that_it_is_not_sure(
     assert found.contrast < CONTRAST
 
 
+def test_on_a_machine_too_busy_to_tell_the_hint_is_kept() -> None:
+    # Most calls take four times as long, and nothing tells the two sides apart.
+    generator = np.random.default_rng(0)
+
+    def sample_us(tokens: int) -> float:
+        return 4000.0 if generator.random() < 0.6 else 1000.0
+
+    found = [probe_border(sample_us, HINT, **ENDS) for _ in range(50)]
+    assert [border.tokens for border in found] == [HINT] * 50
+    assert any("not sure" in border.how for border in found)
+
+
 @pytest.mark.parametrize("noise", [0.1, 0.3])
 def test_noise_finds_the_hint_almost_always(noise: float) -> None:
     generator = np.random.default_rng(0)

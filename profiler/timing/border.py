@@ -50,21 +50,22 @@ def probe_border(sample_us: Callable[[int], float], hint: int, least: int, most:
     The hint is confirmed by its two sides, timed in turns so that a slower spell hits both. Otherwise the
     ends are compared and, if they differ by `CONTRAST`, bisected (slow growth with the tokens shifts a
     bisection by nothing as long as each side stays nearer, in ratio, to its own end). Noise can bisect to
-    anywhere, so what it found must then show a clear jump by itself, beside the hint and with more samples;
-    the hint is kept unless it shows none and the other does.
+    anywhere and hide any border, so the hint, what was found and the ends are then timed again, side by side
+    and with more samples. The hint is kept unless it shows no jump, its samples agree with each other, and
+    either the other does show one or the ends are alike.
     """
     known = least <= hint < most
     if known:
-        below, above = _quartiles(sample_us, (hint, hint + 1), SAMPLES)
+        (below, above), _ = _quartiles(sample_us, (hint, hint + 1), SAMPLES)
         if _ratio(below, above) >= CONTRAST:
             return _border("probed", hint, below, above)
-    low_us, high_us = _quartiles(sample_us, (least, most), SAMPLES)
+    (low_us, high_us), _ = _quartiles(sample_us, (least, most), SAMPLES)
     bisected = None
     if _ratio(low_us, high_us) >= CONTRAST:
         bisected = _bisect(sample_us, least, most)
     counts = [count for count in (hint if known else None, bisected) if count is not None]
     sides = [side for count in counts for side in (count, count + 1)]
-    again = _quartiles(sample_us, (*sides, least, most), MORE_SAMPLES)
+    again, spread = _quartiles(sample_us, (*sides, least, most), MORE_SAMPLES)
     jumps = {
         count: (again[2 * index], again[2 * index + 1])
         for index, count in enumerate(counts)
@@ -72,9 +73,9 @@ def probe_border(sample_us: Callable[[int], float], hint: int, least: int, most:
     }
     if known and hint in jumps:
         return _border("probed again", hint, *jumps[hint])
-    if bisected in jumps:
+    if bisected in jumps and (spread < CONTRAST or not known):
         return _border("bisected", bisected, *jumps[bisected], f" (not at {hint})")
-    if known and _ratio(again[-2], again[-1]) >= CONTRAST:
+    if known and (spread >= CONTRAST or _ratio(again[-2], again[-1]) >= CONTRAST):
         how = "not sure: no clear jump was found, the border of the kernel's source was taken"
         return _border(how, hint, again[0], again[1])
     return Border(None, f"probed: no change of algorithm between {least} and {most} tokens")
@@ -90,7 +91,7 @@ def _bisect(sample_us: Callable[[int], float], least: int, most: int) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         # The ends are timed again beside the middle: the machine may have changed since.
-        first_us, found_us, last_us = _quartiles(sample_us, (least, middle, most), SAMPLES)
+        (first_us, found_us, last_us), _ = _quartiles(sample_us, (least, middle, most), SAMPLES)
         if abs(math.log(found_us / first_us)) < abs(math.log(found_us / last_us)):
             low = middle
         else:
@@ -98,12 +99,15 @@ def _bisect(sample_us: Callable[[int], float], least: int, most: int) -> int:
     return low
 
 
-def _quartiles(sample_us: Callable[[int], float], counts: tuple[int, ...], samples: int) -> list[float]:
-    """Lower quartile of every count's samples, which are taken in turns."""
+def _quartiles(
+    sample_us: Callable[[int], float], counts: tuple[int, ...], samples: int
+) -> tuple[list[float], float]:
+    """Lower quartile of every count's samples, taken in turns, and the largest ratio of median to it."""
     for count in dict.fromkeys(counts):
         sample_us(count)  # The first call of a size may allocate.
     rounds = [[sample_us(count) for count in counts] for _ in range(samples)]
-    return [float(us) for us in np.quantile(rounds, 0.25, axis=0)]
+    quartiles, medians = np.quantile(rounds, (0.25, 0.5), axis=0)
+    return [float(us) for us in quartiles], float((medians / quartiles).max())
 
 
 def _ratio(first_us: float, second_us: float) -> float:
