@@ -20,10 +20,11 @@ class Provenance(StrEnum):
 
 
 def _scaled_times(costs: "Regime | SideCost", factor: float) -> dict[str, Any]:
-    """The fields of ``costs`` that are microseconds, multiplied by ``factor``."""
+    """The fields of ``costs`` that are known microseconds, multiplied by ``factor``."""
     times: dict[str, Any] = {
         field.name: getattr(costs, field.name) for field in fields(costs) if field.name.endswith("_us")
     }
+    times = {name: time for name, time in times.items() if time is not None}
     return {
         name: tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
         for name, time in times.items()

@@ -253,7 +253,8 @@ def _fault(side: SideCost) -> str | None:
         if regime.tile < 1 or len(regime.residue_us) != regime.tile:
             return f"tile {regime.tile} with {len(regime.residue_us)} residues"
         parts = (regime.fixed_us, regime.token_us, regime.expert_us, regime.tile_us, regime.heaviest_factor)
-        if not all(0 <= part <= MOST_US for part in (*parts, regime.floor_us, *regime.residue_us)):
+        idle = (regime.idle_us or 0.0, regime.idle_token_us)
+        if not all(0 <= part <= MOST_US for part in (*parts, *idle, regime.floor_us, *regime.residue_us)):
             return f"a coefficient is not between 0 and {MOST_US:g}"
         expected = (regime.max_tokens or 0) + 1
     if side.regimes[-1].max_tokens is not None:
