@@ -641,7 +641,10 @@ def solve(
     ] = None,
     force_profile: Annotated[
         bool,
-        typer.Option("--force-profile", help="Take a profile of other shapes, tp or threads all the same."),
+        typer.Option(
+            "--force-profile",
+            help="Take a profile of other shapes, tp or threads, or of large error, all the same.",
+        ),
     ] = False,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
@@ -777,8 +780,19 @@ def verify(
         int, typer.Option("--layer-steps", help="Layer-steps to run, as far as the time allows.")
     ] = 200,
     running: Annotated[
-        int | None, typer.Option("--running", help="Running requests (default: the placement's).")
-    ] = None,
+        str,
+        typer.Option(
+            "--running",
+            help="Running requests of decode steps: 8 or 4,16,64, none, or auto (the placement's, and fewer "
+            "where those use the kernel's other algorithm).",
+        ),
+    ] = "auto",
+    prefill: Annotated[
+        str,
+        typer.Option(
+            "--prefill", help="Tokens of prefill chunks: 512 or 128,512, none, or auto (up to 256)."
+        ),
+    ] = "auto",
     max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall time of the run.")] = 120.0,
     kt_log: Annotated[
         Path | None,
@@ -806,7 +820,13 @@ def verify(
     from placer.verification import VerifyRequest
     from placer.verification import verify as verify_placement
 
-    request = VerifyRequest(layer_steps=layer_steps, running=running, max_seconds=max_seconds, seed=seed)
+    request = VerifyRequest(
+        layer_steps=layer_steps,
+        running=_numbers("--running", running),
+        prefill_tokens=_numbers("--prefill", prefill),
+        max_seconds=max_seconds,
+        seed=seed,
+    )
     spec = read_model(model)
     inputs = (read_placement(placement), spec, read_trace(trace), read_profile(profile))
     with _Bar() as bar:
@@ -1155,6 +1175,16 @@ def _count_or_auto(text: str, flag: str) -> int | None:
         return int(text)
     except ValueError:
         raise BadInputError(f"{flag} {text!r} is not a number", "give a whole number or auto") from None
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...] | None:
+    """None for "auto", nothing for "none", else numbers between commas."""
+    if text in ("auto", "none"):
+        return None if text == "auto" else ()
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise BadInputError(f"{flag} is {text!r}", "give numbers between commas, auto or none") from None
 
 
 def _pins(texts: list[str]) -> dict[int, bool]:

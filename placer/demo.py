@@ -17,7 +17,7 @@ from placer.export.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
 from placer.placement import write_placement
 from placer.planning import plan
-from placer.profiler.profile import Profile, write_profile
+from placer.profiler.profile import Profile, ProfileUse, write_profile
 from placer.profiler.profiling import ProfileRequest, profile_model
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.synth import synthesise
@@ -64,7 +64,15 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
     write_trace(trace, folder / "trace.safetensors")
     profile = _profile(model, trace, folder, progress)
     request = SolveRequest(workload=WORKLOAD, budget_bytes=profile.gpu.usable_bytes)
-    document = plan(model, trace, profile, request, host_memory_bytes=_HOST_MEMORY_BYTES, progress=progress)
+    document = plan(
+        model,
+        trace,
+        profile,
+        request,
+        host_memory_bytes=_HOST_MEMORY_BYTES,
+        use=ProfileUse(force=True),  # An example is shown on a busy machine too, with its warning.
+        progress=progress,
+    )
     write_placement(document, folder / "placement.json")
     introduction = Text(
         f"The example: {EXAMPLE}'s shapes, {trace.header.source}; the CPU kernel is timed on this machine, the GPU "

@@ -15,8 +15,10 @@ from placer.profiler.steps import StepKind, Steps
 from placer.solvers.problem import FixedCharge, Floats, Mask, PlacementProblem, charged
 from placer.workload import Workload
 
-COLD_FIXED_WHEN = FixedCharge.ALWAYS
-"""sglang-kt 0.7.2 stages, submits and syncs the CPU side even when a layer is all hot (kt_ep_wrapper.apply)."""
+COLD_FIXED_WHEN = FixedCharge.ANY_MEMBER
+COLD_IDLE_RUNS = True
+"""sglang-kt 0.7.2 stages, submits and syncs the CPU side even when a layer is all hot (kt_ep_wrapper.apply): such
+a layer pays the transfers and a kernel call that finds every expert masked."""
 HOT_FIXED_WHEN = FixedCharge.ANY_MEMBER
 """It skips the GPU part of a layer that holds no hot expert (the same function)."""
 
@@ -31,6 +33,8 @@ class StepCosts:
         float32 [S, L, E] that an expert adds to its side.
     hot_fixed_us, cold_fixed_us
         float64 [S], paid per layer.
+    cold_idle_us
+        float64 [S], what the cold side of an all-hot layer takes.
     heaviest_factor
         float64 [S], weight of the heaviest cold expert in the cost model's max-term (0: sum alone).
     base_us
@@ -47,6 +51,7 @@ class StepCosts:
     cold_us: Floats
     hot_fixed_us: NDArray[np.float64]
     cold_fixed_us: NDArray[np.float64]
+    cold_idle_us: NDArray[np.float64]
     heaviest_factor: NDArray[np.float64]
     base_us: float
     extrapolated_share: float
@@ -68,7 +73,7 @@ class StepCosts:
         cold_on = charged(COLD_FIXED_WHEN, ~hot, self.cold_us)
         return (
             hot_sum + self.hot_fixed_us[:, None] * hot_on,
-            cold_sum + self.cold_fixed_us[:, None] * cold_on,
+            cold_sum + np.maximum(self.cold_fixed_us[:, None] * cold_on, self.cold_idle_us[:, None]),
         )
 
     def step_us(self, hot: Mask) -> NDArray[np.float64]:
@@ -95,16 +100,15 @@ def step_costs(
 
     longer = replace(load, context_tokens=2 * load.context_tokens)
     kv_tokens = load.batch * load.context_tokens
-    rates = cost.rates
+    transfer_us = cost.rates.transfer_call_us + cost.rates.transfer_token_us * steps.tokens
     return StepCosts(
         kind=steps.kind,
         tokens=tokens,
         hot_us=cost.hot.expert_us(steps.rows, steps.tokens).astype(np.float32),
         cold_us=cost.cold.expert_us(steps.rows, steps.tokens).astype(np.float32),
         hot_fixed_us=cost.hot.fixed_us(steps.tokens),
-        cold_fixed_us=cost.cold.fixed_us(steps.tokens)
-        + rates.transfer_call_us
-        + rates.transfer_token_us * steps.tokens,
+        cold_fixed_us=cost.cold.fixed_us(steps.tokens) + transfer_us,
+        cold_idle_us=(cost.cold.idle_us(steps.tokens) + transfer_us) * COLD_IDLE_RUNS,
         heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
         base_us=base_us(load),
         kv_token_us=(base_us(longer) - base_us(load)) / kv_tokens if kv_tokens else 0.0,
@@ -201,6 +205,7 @@ def placement_problem(
         cold_us=stacked("cold_us"),
         hot_fixed_us=np.repeat(stacked("hot_fixed_us")[:, None], L, axis=1),
         cold_fixed_us=np.repeat(stacked("cold_fixed_us")[:, None], L, axis=1),
+        cold_idle_us=np.repeat(stacked("cold_idle_us")[:, None], L, axis=1),
         hot_fixed_when=HOT_FIXED_WHEN,
         cold_fixed_when=COLD_FIXED_WHEN,
         weight=weight,

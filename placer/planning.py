@@ -16,7 +16,13 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.factor import FactorName
-from placer.profiler.profile import AS_PROFILED, Profile, ProfileUse, check_profile_matches
+from placer.profiler.profile import (
+    AS_PROFILED,
+    Profile,
+    ProfileUse,
+    check_profile_error,
+    check_profile_matches,
+)
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 from placer.sampling_document import heldout_sampling, robust_section
@@ -51,11 +57,15 @@ def plan(
     Raises
     ------
     BadInputError
-        When trace or profile belong to another model, or the budget exceeds the profiled GPU.
+        When trace or profile belong to another model, the profile's held-out error is too large to plan with, or
+        the budget exceeds the profiled GPU.
     InfeasibleError
         When nothing fits the HBM budget or host memory, or no level meets the latency targets.
     """
-    forced = check_profile_matches(profile, model, tp=request.tp, use=use)
+    forced = (
+        *check_profile_matches(profile, model, tp=request.tp, use=use),
+        *check_profile_error(profile, force=use.force),
+    )
     if trace is None:
         for flag, given in (
             ("--pin", request.pins),

@@ -27,7 +27,8 @@ COLUMNS = (
     "extrapolated",
     "rows",
 )
-"""``use`` is fit, choose or report; ``error`` is (predicted - p25) / p25; ``rows`` are separated by spaces."""
+"""``use`` is fit, choose, report or idle (no rows); ``error`` is (predicted - p25) / p25; ``rows`` are separated by
+spaces."""
 
 
 def points_csv(profile: Profile) -> str:
@@ -57,7 +58,7 @@ def _lines(kernel: KernelProfile) -> list[tuple[object, ...]]:
             point.tokens,
             len(point.rows),
             sum(point.rows),
-            max(point.rows),
+            max(point.rows, default=0),
             *(
                 f"{us:.2f}"
                 for us in (point.p10_us, point.p25_us, point.p50_us, point.p90_us, point.predicted_us)

@@ -1,7 +1,7 @@
 """Measured against predicted: the real kernel runs a placement's cold side on steps of held-out requests."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,13 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.profile import Profile
-from placer.profiler.replay import replay_decode
+from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.steps import StepKind, Steps
+from placer.profiler.timing.anchor import DRIFT_LIMIT, RegimeDrift
 from placer.profiler.timing.layer_timing import TimedLayerStep, cold_layer_steps, time_layer_steps
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.sampling import decode_steps
+from placer.sampling import decode_steps, prefill_steps
 from placer.solve import SPLIT_SHARES
 
 KERNELS_ALONE = (
@@ -24,6 +26,9 @@ KERNELS_ALONE = (
 )
 WORST = 10
 """Layer-steps listed with the largest errors."""
+PREFILL_TOKENS = 256
+"""Tokens of the prefill chunk that is run unless others are asked for, or the plan's chunk is smaller: the last
+chunk of a prompt. A whole chunk of thousands of tokens takes a CPU seconds per layer."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,9 @@ class VerifyRequest:
     layer_steps
         Layer-steps to run, at most.
     running
-        Running requests of the steps; None for the placement's own.
+        Running requests of the decode steps; None for `default_running`.
+    prefill_tokens
+        Tokens of the prefill chunks, empty for none; None for `PREFILL_TOKENS` or the placement's chunk.
     max_seconds
         Wall time of the run.
     seed
@@ -43,9 +50,80 @@ class VerifyRequest:
     """
 
     layer_steps: int = 200
-    running: int | None = None
+    running: tuple[int, ...] | None = None
+    prefill_tokens: tuple[int, ...] | None = None
     max_seconds: float = 120.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = {
+            "--layer-steps": (self.layer_steps,),
+            "--running": self.running or (),
+            "--prefill": self.prefill_tokens or (),
+        }
+        for flag, values in numbers.items():
+            for value in values:
+                if value < 1:
+                    raise BadInputError(f"{flag} is {value}", "give a number from 1 on")
+        if not 0 < self.max_seconds < 1e6:
+            raise BadInputError(f"--max-seconds is {self.max_seconds}", "give seconds above 0")
+        if self.running == () and self.prefill_tokens == ():
+            raise BadInputError("neither decode steps nor prefill chunks were asked for", "ask for either")
+
+
+def default_running(placement_running: int, border: int | None) -> tuple[int, ...]:
+    """The placement's running requests; where they lie beyond ``border``, half of it beside them.
+
+    A server that is not full runs fewer requests than its plan: both regimes are part of every plan that
+    reaches the second.
+    """
+    if border is None or placement_running <= border:
+        return (placement_running,)
+    return (max(1, border // 2), placement_running)
+
+
+@dataclass(frozen=True)
+class PartErrors:
+    """Measured and predicted over a part of the layer-steps.
+
+    Attributes
+    ----------
+    name
+        What the part is.
+    measured_us, predicted_us
+        Mean of a layer-step.
+    errors
+        Of the predictions against lower quartiles.
+    net_errors
+        The same for a machine that changed as the anchors did.
+    """
+
+    name: str
+    measured_us: float
+    predicted_us: float
+    errors: ErrorFigures
+    net_errors: ErrorFigures
+
+    @classmethod
+    def of(cls, name: str, timed: Sequence[TimedLayerStep]) -> "PartErrors":
+        """The figures of ``timed``, at least one."""
+        return cls(
+            name,
+            float(np.mean([each.p25_us for each in timed])),
+            float(np.mean([each.predicted_us for each in timed])),
+            ErrorFigures.of(np.array([each.error for each in timed])),
+            ErrorFigures.of(np.array([each.net_error for each in timed])),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Its part of the ``verify --json`` document."""
+        return {
+            "layer_steps": self.errors.calls,
+            "measured_us": self.measured_us,
+            "predicted_us": self.predicted_us,
+            **_plain(self.errors),
+            "net": _plain(self.net_errors),
+        }
 
 
 @dataclass(frozen=True)
@@ -54,16 +132,14 @@ class Verification:
 
     Attributes
     ----------
-    running
-        Running requests of the steps.
     timed
-        Every layer-step that was run, with checkpoint layer indices in `layers`.
+        Every layer-step that was run, with indices among the MoE layers.
     layers
         The checkpoint's index of each MoE layer.
-    errors
-        Relative errors of the predictions against the lower quartile.
+    drifts
+        How the machine changed since it was profiled, by regime.
     median_errors
-        The same against the median.
+        Relative errors of the predictions against the median.
     repeats, kernel
         Samples of each layer-step; kernel, code path, threads.
     approximate
@@ -72,10 +148,9 @@ class Verification:
         Whether the machine was busy; what gave way to the wall time.
     """
 
-    running: int
     timed: tuple[TimedLayerStep, ...]
     layers: tuple[int, ...]
-    errors: ErrorFigures
+    drifts: tuple[RegimeDrift, ...]
     median_errors: ErrorFigures
     repeats: int
     kernel: str
@@ -84,14 +159,43 @@ class Verification:
     notes: tuple[str, ...]
 
     @property
-    def measured_us(self) -> float:
-        """Mean lower quartile of a layer-step."""
-        return float(np.mean([each.p25_us for each in self.timed]))
+    def overall(self) -> PartErrors:
+        """Figures of all layer-steps."""
+        return PartErrors.of("all", self.timed)
+
+    def by_step(self) -> dict[tuple[StepKind, int], PartErrors]:
+        """Figures by kind and tokens of the step."""
+        found: dict[tuple[StepKind, int], list[TimedLayerStep]] = {}
+        for each in self.timed:
+            found.setdefault((each.layer_step.kind, each.layer_step.tokens), []).append(each)
+        return {key: PartErrors.of(_step_name(*key), found[key]) for key in sorted(found)}
+
+    def by_regime(self) -> list[tuple[RegimeDrift, PartErrors | None]]:
+        """Every regime of the kernel with its drift, and with figures where layer-steps were run in it."""
+        found = []
+        for drift in self.drifts:
+            most = drift.max_tokens or np.inf
+            inside = [each for each in self.timed if drift.min_tokens <= each.layer_step.tokens <= most]
+            found.append((drift, PartErrors.of(_regime_name(drift), inside) if inside else None))
+        return found
 
     @property
-    def predicted_us(self) -> float:
-        """Mean prediction of a layer-step."""
-        return float(np.mean([each.predicted_us for each in self.timed]))
+    def drift(self) -> float | None:
+        """Change of the machine's times since it was profiled, weighed by layer-steps; None without anchors."""
+        if any(drift.anchors == 0 and part is not None for drift, part in self.by_regime()):
+            return None
+        return float(np.mean([each.drift for each in self.timed]))
+
+    @property
+    def drift_advice(self) -> str | None:
+        """What to do when the machine is no longer the one that was profiled; None while it is."""
+        moved = max((drift.drift for drift, part in self.by_regime() if part), key=abs)
+        if abs(moved) <= DRIFT_LIMIT:
+            return None
+        return (
+            f"this machine is now {abs(moved):.0%} {'slower' if moved > 0 else 'faster'} than when it was "
+            "profiled: run placer profile again"
+        )
 
     def worst(self) -> list[TimedLayerStep]:
         """The layer-steps with the largest errors, largest first."""
@@ -99,23 +203,32 @@ class Verification:
 
     def document(self) -> dict[str, Any]:
         """The ``verify --json`` document."""
+        overall = self.overall
+        null_reasons = {} if self.drift is not None else {"drift.time": "the profile holds no anchor calls"}
         return {
-            "steps": len({each.layer_step.step for each in self.timed}),
+            "steps": len(
+                {(each.layer_step.kind, each.layer_step.tokens, each.layer_step.step) for each in self.timed}
+            ),
             "layers": len({each.layer_step.layer for each in self.timed}),
-            "layer_steps": len(self.timed),
-            "concurrency": self.running,
-            "measured_us": self.measured_us,
-            "predicted_us": self.predicted_us,
-            "mape": self.errors.mape,
-            "p90_error": self.errors.p90_error,
-            "bias": self.errors.bias,
-            "median": {
-                "mape": self.median_errors.mape,
-                "p90_error": self.median_errors.p90_error,
-                "bias": self.median_errors.bias,
+            **overall.document(),
+            "median": _plain(self.median_errors),
+            "drift": {
+                "time": self.drift,
+                "limit": DRIFT_LIMIT,
+                "advice": self.drift_advice,
             },
+            "by_step": [
+                {"kind": str(kind), "tokens": tokens, **part.document()}
+                for (kind, tokens), part in self.by_step().items()
+            ],
+            "by_regime": [
+                {**asdict(drift), **({"layer_steps": 0} if part is None else part.document())}
+                for drift, part in self.by_regime()
+            ],
             "worst": [
                 {
+                    "kind": str(each.layer_step.kind),
+                    "tokens": each.layer_step.tokens,
                     "step": each.layer_step.step,
                     "layer": self.layers[each.layer_step.layer],
                     "cold_experts": len(each.layer_step.rows),
@@ -133,6 +246,7 @@ class Verification:
             "approximate": self.approximate,
             "quiet_warning": self.quiet_warning,
             "notes": list(self.notes),
+            "null_reasons": null_reasons,
         }
 
 
@@ -164,14 +278,10 @@ def verify(
             f"the placement is for CPU method {placement.cpu_method}, the profile timed {profile.cpu.method}",
             "give the profile that the placement was solved with",
         )
-    for flag, value in (("--layer-steps", request.layer_steps), ("--running", request.running)):
-        if value is not None and value < 1:
-            raise BadInputError(f"{flag} is {value}", "give a number from 1 on")
-    running = request.running or placement.kv.max_running_requests
     _, _, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
-    steps = replay_decode(reporting, running, decode_steps(running), seed=request.seed + 2)
+    groups = _step_groups(placement, reporting, profile, request)
     timings = time_layer_steps(
-        cold_layer_steps(steps, placement.hot_mask(), seed=request.seed),
+        [cold_layer_steps(steps, placement.hot_mask(), seed=request.seed) for steps in groups],
         profile.cpu,
         most=request.layer_steps,
         max_seconds=request.max_seconds,
@@ -182,14 +292,50 @@ def verify(
     timed = timings.timed
     predicted = np.array([each.predicted_us for each in timed])
     return Verification(
-        running=running,
         timed=timed,
         layers=tuple(model.moe_layers),
-        errors=ErrorFigures.of(predicted / np.array([each.p25_us for each in timed]) - 1.0),
+        drifts=timings.drifts,
         median_errors=ErrorFigures.of(predicted / np.array([each.p50_us for each in timed]) - 1.0),
         repeats=timings.repeats,
         kernel=f"{profile.cpu.backend} {profile.cpu.method}, {profile.cpu.variant}, {profile.cpu.threads} thread(s)",
-        approximate=steps.approximate,
+        approximate="; ".join(dict.fromkeys(steps.approximate for steps in groups if steps.approximate))
+        or None,
         quiet_warning=timings.quiet_warning,
         notes=(*timings.notes, *(() if profile.calibration is None else (KERNELS_ALONE,))),
     )
+
+
+def _step_groups(
+    placement: PlacementDocument, trace: Trace, profile: Profile, request: VerifyRequest
+) -> list[Steps]:
+    """Steps of every kind and size to run, replayed from ``trace``."""
+    running = request.running
+    if running is None:
+        running = default_running(placement.kv.max_running_requests, profile.cpu.border_tokens)
+    chunks = request.prefill_tokens
+    if chunks is None:
+        # A quarter beyond the border: whatever kernel, chunks show its second regime.
+        wanted = max(PREFILL_TOKENS, (profile.cpu.border_tokens or 0) * 5 // 4)
+        chunks = (min(wanted, placement.kv.chunked_prefill_size),)
+    seed = request.seed + 2
+    return [
+        *(replay_decode(trace, count, decode_steps(count), seed=seed) for count in dict.fromkeys(running)),
+        *(
+            replay_prefill(trace, count, prefill_steps(count), seed=seed + 1, from_decode=True)
+            for count in dict.fromkeys(chunks)
+        ),
+    ]
+
+
+def _step_name(kind: StepKind, tokens: int) -> str:
+    return f"decode, {tokens} running" if kind is StepKind.DECODE else f"prefill, {tokens} tokens"
+
+
+def _regime_name(drift: RegimeDrift) -> str:
+    if drift.max_tokens is None:
+        return f"calls of {drift.min_tokens} tokens or more"
+    return f"calls of {drift.min_tokens} to {drift.max_tokens} tokens"
+
+
+def _plain(errors: ErrorFigures) -> dict[str, float]:
+    return {"mape": errors.mape, "p90_error": errors.p90_error, "bias": errors.bias}

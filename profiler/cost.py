@@ -21,10 +21,11 @@ class Provenance(StrEnum):
 
 
 def _scaled_times(costs: "Regime | SideCost", factor: float) -> dict[str, Any]:
-    """The fields of ``costs`` that are microseconds, multiplied by ``factor``."""
+    """The fields of ``costs`` that are known microseconds, multiplied by ``factor``."""
     times: dict[str, Any] = {
         field.name: getattr(costs, field.name) for field in fields(costs) if field.name.endswith("_us")
     }
+    times = {name: time for name, time in times.items() if time is not None}
     return {
         name: tuple(each * factor for each in time) if isinstance(time, tuple) else time * factor
         for name, time in times.items()
@@ -54,6 +55,8 @@ class Regime:
         Least cost of an expert with rows: the weights' read time of a roofline, 0 in a fit.
     timed_tokens
         Largest call that was measured; beyond it a prediction is extrapolated. None: no limit is known.
+    idle_us, idle_token_us
+        What a call costs, once and per token, in which every slot is skipped; None where it was not timed.
     """
 
     min_tokens: int
@@ -68,6 +71,8 @@ class Regime:
     max_rows: int
     floor_us: float = 0.0
     timed_tokens: int | None = None
+    idle_us: float | None = None
+    idle_token_us: float = 0.0
 
     def rows_us(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """w(m) of every entry of ``rows`` (any shape); 0 where there are no rows."""
@@ -116,6 +121,16 @@ class SideCost:
         fixed = np.array([regime.fixed_us for regime in regimes])
         per_token = np.array([regime.token_us for regime in regimes])
         return np.asarray(fixed + per_token * tokens)
+
+    def idle_us(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Cost of a call in which every slot is skipped: float [S] from tokens of the calls [S].
+
+        Never above `fixed_us`, and equal to it where no such call was timed.
+        """
+        regimes = [self.regime(int(count)) for count in tokens]
+        once = np.array([np.inf if regime.idle_us is None else regime.idle_us for regime in regimes])
+        per_token = np.array([regime.idle_token_us for regime in regimes])
+        return np.asarray(np.minimum(self.fixed_us(tokens), once + per_token * tokens))
 
     def is_extrapolated(self, rows: NDArray[np.integer], tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Whether a step asks for more rows per expert, or for more tokens, than were measured: bool [S]."""

@@ -5,7 +5,7 @@ are split once, one half chooses the tile and the heaviest-expert term, the othe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ HEAVIEST_FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 TILE_GAIN, HEAVIEST_GAIN = 0.98, 0.9
 """A larger tile, or the heaviest-expert term, must bring the selection error below this share of the error
 without it: next to nothing for a tile, which kernels are known to have, more for a term most do not need."""
+FREE_GAIN = 0.8
+"""A call's own cost is what a call without rows takes, unless coefficients of their own bring the selection error
+below this share of the error with those."""
 ROUNDING = 1e-4
 """Differences of errors below a hundredth of a percent choose nothing."""
 PASSES = 4
@@ -154,7 +157,8 @@ def fit_side(
                 f"{len(grid)} calls to fit and {heldout} held out from {least} tokens on are too few",
                 "give the profile more seconds",
             )
-        regime, selection_mape = _best_regime(grid, selection, least, most, threads)
+        idle = _idle_cost([t for t in _inside(timed, least, most) if t.call.role is Role.IDLE])
+        regime, selection_mape = _best_regime(grid, selection, least, most, threads, idle)
         side = SideCost((regime,), Provenance.FITTED)
         errors = _errors(side, reported)
         fitted.append(regime)
@@ -213,37 +217,67 @@ def _report(regimes: tuple[RegimeReport, ...], judged: list[tuple[TimedCall, flo
     )
 
 
+Fixed = tuple[float, float]
+"""Microseconds of a call, once and per token."""
+
+
 def _best_regime(
     grid: list[TimedCall],
     selection: list[TimedCall],
     least: int,
     most: int | None,
     threads: int | None,
+    idle: Fixed | None,
 ) -> tuple[Regime, tuple[float, ...]]:
-    """The simplest tile and heaviest-expert term that no richer one clearly beats on ``selection``."""
-    heaviest_rows = max(max(t.call.rows) for t in grid)
-    best: tuple[float, Regime] | None = None
-    by_tile = []
-    for tile in TILES:
-        regime = _fit_regime(grid, least, most, min(tile, heaviest_rows), 0.0)
-        error = _mape(regime, selection)
-        by_tile.append(error)
-        if best is None or error < TILE_GAIN * best[0] - ROUNDING:
-            best = error, regime
-    assert best is not None
-    plain_error, plain = best
+    """The simplest fixed cost, tile and heaviest-expert term that no richer one clearly beats on ``selection``."""
+    best_error, best, by_tile = _best_tile(grid, selection, least, most, None)
+    if idle is not None:
+        error, regime, errors = _best_tile(grid, selection, least, most, idle)
+        if best_error >= FREE_GAIN * error - ROUNDING:
+            best_error, best, by_tile = error, regime, errors
+        else:
+            best = replace(best, idle_us=idle[0], idle_token_us=idle[1])
+    plain_error, plain = best_error, best
+    fixed = (plain.fixed_us, plain.token_us) == idle
     for factor in HEAVIEST_FACTORS:
         if threads is not None and factor > threads:
             break
-        regime = _fit_regime(grid, least, most, plain.tile, factor)
+        regime = _fit_regime(grid, least, most, plain.tile, factor, idle if fixed else None)
         error = _mape(regime, selection)
-        if error < HEAVIEST_GAIN * plain_error and error < best[0]:
-            best = error, regime
-    return best[1], tuple(by_tile)
+        if error < HEAVIEST_GAIN * plain_error and error < best_error:
+            best_error = error
+            best = replace(regime, idle_us=plain.idle_us, idle_token_us=plain.idle_token_us)
+    return best, by_tile
 
 
-def _fit_regime(grid: list[TimedCall], least: int, most: int | None, tile: int, factor: float) -> Regime:
-    """Relative non-negative least squares for a given tile and heaviest-expert factor.
+def _best_tile(
+    grid: list[TimedCall], selection: list[TimedCall], least: int, most: int | None, fixed: Fixed | None
+) -> tuple[float, Regime, tuple[float, ...]]:
+    """Selection error, regime, and the errors of every tile of `TILES`."""
+    heaviest_rows = max(max(t.call.rows) for t in grid)
+    regimes = [_fit_regime(grid, least, most, min(tile, heaviest_rows), 0.0, fixed) for tile in TILES]
+    errors = [_mape(regime, selection) for regime in regimes]
+    best = 0
+    for index, error in enumerate(errors):
+        if error < TILE_GAIN * errors[best] - ROUNDING:
+            best = index
+    return errors[best], regimes[best], tuple(errors)
+
+
+def _idle_cost(idle: list[TimedCall]) -> Fixed | None:
+    """What calls without rows cost, by relative non-negative least squares; None where none was timed."""
+    if not idle:
+        return None
+    times = np.array([t.time_us for t in idle])
+    design = np.column_stack((np.ones(len(idle)), [t.call.tokens for t in idle]))
+    (once, per_token), _ = nnls(design / times[:, None], np.ones(len(idle)))
+    return float(once), float(per_token)
+
+
+def _fit_regime(
+    grid: list[TimedCall], least: int, most: int | None, tile: int, factor: float, fixed: Fixed | None
+) -> Regime:
+    """Relative non-negative least squares for a given tile, heaviest-expert factor and, if given, fixed cost.
 
     Which calls are bound by their heaviest expert depends on the coefficients, so it is found by refitting.
     """
@@ -253,25 +287,33 @@ def _fit_regime(grid: list[TimedCall], least: int, most: int | None, tile: int, 
     tokens = np.array([t.call.tokens for t in grid], dtype=np.float64)
     per_row = [_row_features(np.array(t.call.rows), tile, knots) for t in grid]
     weights = [np.ones(len(t.call.rows)) for t in grid]
-    coefficients = np.zeros(4 + len(rests))
+    own = np.column_stack((np.ones(len(grid)), tokens))
+    known_us = np.zeros(len(grid)) if fixed is None else own @ np.array(fixed)
+    once, per_token = (0.0, 0.0) if fixed is None else fixed
+    experts = np.zeros(2 + len(rests))
     for _ in range(PASSES if factor > 0 else 1):
         sums = np.stack([w @ features for w, features in zip(weights, per_row, strict=True)])
-        design = np.column_stack((np.ones(len(grid)), tokens, sums))
-        coefficients, _ = nnls(design / times[:, None], np.ones(len(grid)))
-        weights = [_bound_by(features @ coefficients[2:], factor) for features in per_row]
-    residue = np.interp(np.arange(tile), knots, np.concatenate(([0.0], coefficients[4:])))
+        design = sums if fixed is not None else np.column_stack((own, sums))
+        coefficients, _ = nnls(design / times[:, None], np.maximum(0.0, 1.0 - known_us / times))
+        experts = coefficients[-sums.shape[1] :]
+        if fixed is None:
+            once, per_token = coefficients[:2]
+        weights = [_bound_by(features @ experts, factor) for features in per_row]
+    residue = np.interp(np.arange(tile), knots, np.concatenate(([0.0], experts[2:])))
     return Regime(
         min_tokens=least,
         max_tokens=most,
-        fixed_us=float(coefficients[0]),
-        token_us=float(coefficients[1]),
-        expert_us=float(coefficients[2]),
+        fixed_us=float(once),
+        token_us=float(per_token),
+        expert_us=float(experts[0]),
         tile=tile,
-        tile_us=float(coefficients[3]),
+        tile_us=float(experts[1]),
         residue_us=tuple(float(us) for us in residue),
         heaviest_factor=factor,
         max_rows=max(max(t.call.rows) for t in grid),
         timed_tokens=max(t.call.tokens for t in grid),
+        idle_us=None if fixed is None else float(once),
+        idle_token_us=0.0 if fixed is None else float(per_token),
     )
 
 

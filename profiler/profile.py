@@ -264,7 +264,8 @@ def _fault(side: SideCost) -> str | None:
         if regime.tile < 1 or len(regime.residue_us) != regime.tile:
             return f"tile {regime.tile} with {len(regime.residue_us)} residues"
         parts = (regime.fixed_us, regime.token_us, regime.expert_us, regime.tile_us, regime.heaviest_factor)
-        if not all(0 <= part <= MOST_US for part in (*parts, regime.floor_us, *regime.residue_us)):
+        idle = (regime.idle_us or 0.0, regime.idle_token_us)
+        if not all(0 <= part <= MOST_US for part in (*parts, *idle, regime.floor_us, *regime.residue_us)):
             return f"a coefficient is not between 0 and {MOST_US:g}"
         expected = (regime.max_tokens or 0) + 1
     if side.regimes[-1].max_tokens is not None:
@@ -288,8 +289,9 @@ class ProfileUse:
     cpu_method
         CPU method, or None for the profile's.
     force
-        Take a profile of other shapes, tensor-parallel size or threads all the same; a placement and its export
-        keep the profiled threads. Never of another method: a plan timed with one is not exported for another.
+        Take a profile of other shapes, tensor-parallel size or threads, or with a large held-out error, all the
+        same; a placement and its export keep the profiled threads. Never of another method: a plan timed with
+        one is not exported for another.
     """
 
     threads: int | None = None
@@ -323,6 +325,34 @@ def check_profile_matches(
     if use.threads not in (None, profile.cpu.threads):
         forced[-1] += f"; the export keeps {profile.cpu.threads}, so change --kt-cpuinfer by hand"
     return tuple(forced)
+
+
+MOST_MAPE = 0.3
+"""Held-out error above which a plan would follow noise: more than the best placement gains over the runtime's
+default on most traces (20 % to 350 %)."""
+
+
+def check_profile_error(profile: Profile, *, force: bool = False) -> tuple[str, ...]:
+    """What is wrong with the fits of ``profile`` and was forced, one sentence each.
+
+    Raises
+    ------
+    BadInputError
+        When a side's held-out error exceeds `MOST_MAPE` and this is not forced.
+    """
+    sides = [("CPU", profile.cpu.report.overall.mape)]
+    if profile.gpu.kernel is not None:
+        sides.append(("GPU", profile.gpu.kernel.report.overall.mape))
+    found = tuple(
+        f"the {side} cost model is off by {mape:.0%} on held-out calls, {MOST_MAPE:.0%} is the most to plan with"
+        for side, mape in sides
+        if mape > MOST_MAPE
+    )
+    if found and not force:
+        raise BadInputError(
+            found[0], "run 'placer profile' again on an idle machine and for longer, or add --force-profile"
+        )
+    return found
 
 
 def _mismatches(profile: Profile, model: ModelSpec, tp: int, threads: int | None) -> list[tuple[str, str]]:

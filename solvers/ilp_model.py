@@ -43,10 +43,10 @@ class IlpModel:
 def ilp_model(problem: PlacementProblem) -> IlpModel:
     """Write the program.
 
-    min sum_s weight_s sum_l t_sl + linear x, with t at least either side. A charge that depends on the
-    placement is a column u in [0, 1]: for ANY_MEMBER one binary per layer and side, at least x_e (hot) or
-    1 - x_e (cold) of every expert; for ANY_ACTIVE one per layer-step and side, over the experts with a
-    cost in that step. Steps of weight zero are left out.
+    min sum_s weight_s sum_l t_sl + linear x, with t at least either side and the cold side's idle cost. A charge
+    that depends on the placement is a column u in [0, 1]: for ANY_MEMBER one binary per layer and side, at least
+    x_e (hot) or 1 - x_e (cold) of every expert; for ANY_ACTIVE one per layer-step and side, over the experts with
+    a cost in that step. Steps of weight zero are left out.
     """
     _, L, E = problem.shape
     kept = np.flatnonzero(problem.weight > 0)
@@ -78,7 +78,7 @@ def ilp_model(problem: PlacementProblem) -> IlpModel:
                 program += _at_least([(cold_member, size), (c.variable, 1.0)], size), f"any_cold_{layer}_{i}"
 
         for row, step in enumerate(kept):
-            time = pulp.LpVariable(f"t_{step}_{layer}", lowBound=0)
+            time = pulp.LpVariable(f"t_{step}_{layer}", lowBound=float(problem.idle_us[step, layer]))
             objective.append((time, float(problem.weight[step])))
             hot_terms, hot_base = _charge(
                 program,

@@ -23,8 +23,8 @@ class LayerView:
     ----------
     hot_us, cold_us
         float64 [L, S, E], weighted.
-    hot_fixed_us, cold_fixed_us
-        float64 [L, S], weighted.
+    hot_fixed_us, cold_fixed_us, cold_idle_us
+        float64 [L, S], weighted. The idle cost shows in all-hot layers alone.
     linear_us
         float64 [L, E].
     expert_bytes
@@ -42,6 +42,7 @@ class LayerView:
     cold_us: Float64s
     hot_fixed_us: Float64s
     cold_fixed_us: Float64s
+    cold_idle_us: Float64s
     hot_fixed_when: FixedCharge
     cold_fixed_when: FixedCharge
     linear_us: Float64s
@@ -71,7 +72,8 @@ class LayerView:
         hot_side = np.matmul(self.hot_us, x)[:, :, 0]
         cold_side = np.matmul(self.cold_us, 1.0 - x)[:, :, 0]
         hot_side += self.hot_fixed_us * self._charged(self.hot_fixed_when, hot, hot_side)
-        cold_side += self.cold_fixed_us * self._charged(self.cold_fixed_when, ~hot, cold_side)
+        charged = self.cold_fixed_us * self._charged(self.cold_fixed_when, ~hot, cold_side)
+        cold_side += np.maximum(charged, self.cold_idle_us)
         linear = np.where(hot, self.linear_us, 0.0).sum(axis=1)
         return np.asarray(np.maximum(hot_side, cold_side).sum(axis=1) + linear)
 
@@ -101,6 +103,7 @@ def by_layer(problem: PlacementProblem) -> LayerView:
         cold_fixed_us=np.ascontiguousarray(
             (problem.cold_fixed_us[kept] * weight[:, None]).T, dtype=np.float64
         ),
+        cold_idle_us=np.ascontiguousarray((problem.idle_us[kept] * weight[:, None]).T, dtype=np.float64),
         hot_fixed_when=problem.hot_fixed_when,
         cold_fixed_when=problem.cold_fixed_when,
         linear_us=problem.linear_us.astype(np.float64),

@@ -25,11 +25,14 @@ def marginal_us(problem: PlacementProblem, hot: Mask) -> Floats:
         cold_alone = _others_charged(problem.cold_fixed_when, ~members, cold_us)
         hot_joined = np.maximum(hot_alone, _own_charge(problem.hot_fixed_when, hot_us))
         cold_joined = np.maximum(cold_alone, _own_charge(problem.cold_fixed_when, cold_us))
+        idle = problem.idle_us[:, layer, None]
         when_hot = np.maximum(
-            other_hot + hot_us + hot_fixed * hot_joined, other_cold + cold_fixed * cold_alone
+            other_hot + hot_us + hot_fixed * hot_joined,
+            other_cold + np.maximum(cold_fixed * cold_alone, idle),
         )
         when_cold = np.maximum(
-            other_hot + hot_fixed * hot_alone, other_cold + cold_us + cold_fixed * cold_joined
+            other_hot + hot_fixed * hot_alone,
+            other_cold + cold_us + np.maximum(cold_fixed * cold_joined, idle),
         )
         value[layer] = problem.weight @ (when_cold - when_hot) - problem.linear_us[layer]
     return value

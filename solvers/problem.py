@@ -25,7 +25,7 @@ class FixedCharge(StrEnum):
 class PlacementProblem:
     """Choose hot experts x[l, e] to minimise the weighted time of the steps.
 
-    time[s, l] = max(hot_fixed + sum_e hot_us * x, cold_fixed + sum_e cold_us * (1 - x))
+    time[s, l] = max(hot_fixed + sum_e hot_us * x, cold_fixed + sum_e cold_us * (1 - x), cold_idle)
     objective  = constant_us + sum_s weight[s] * sum_l time[s, l] + sum_le linear_us * x
 
     Attributes
@@ -44,6 +44,9 @@ class PlacementProblem:
         int [L], bounds on the number of hot experts of each layer.
     linear_us
         float [L, E], added per hot expert; may have any sign (sampling correction, tie-break).
+    cold_idle_us
+        float [S, L], what the cold side takes even where its fixed cost is not paid (the runtime calls it
+        all the same); never above ``cold_fixed_us``, so that it only shows in all-hot layers. None for 0.
     constant_us
         Part of the objective that no placement changes (base time); gaps are stated without it.
     """
@@ -62,6 +65,7 @@ class PlacementProblem:
     linear_us: Floats
     constant_us: float = 0.0
     name: str = field(default="", compare=False)
+    cold_idle_us: Floats | None = None
 
     def __post_init__(self) -> None:
         S, L, E = self.hot_us.shape
@@ -79,12 +83,24 @@ class PlacementProblem:
             found = getattr(self, name).shape
             if found != shape:
                 raise ValueError(f"{name} has shape {found}, expected {shape}")
+        if self.cold_idle_us is not None:
+            if self.cold_idle_us.shape != (S, L):
+                raise ValueError(f"cold_idle_us has shape {self.cold_idle_us.shape}, expected {(S, L)}")
+            if self.cold_fixed_when is FixedCharge.ANY_ACTIVE:
+                raise ValueError("cold_idle_us would show in mixed layers whose cold side has no rows")
+            if np.any(self.cold_idle_us > self.cold_fixed_us) or np.any(self.cold_idle_us < 0):
+                raise ValueError("cold_idle_us is below 0 or above cold_fixed_us")
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(S, L, E): steps, MoE layers, experts per layer."""
         S, L, E = self.hot_us.shape
         return S, L, E
+
+    @property
+    def idle_us(self) -> Floats:
+        """``cold_idle_us``, zeros where there is none: float [S, L]."""
+        return np.zeros(self.cold_fixed_us.shape) if self.cold_idle_us is None else self.cold_idle_us
 
     def step_us(self, hot: Mask) -> NDArray[np.float64]:
         """Time of every layer-step under the placement ``hot`` (bool [L, E]): float [S, L]."""
@@ -94,7 +110,8 @@ class PlacementProblem:
         hot_on = charged(self.hot_fixed_when, hot, self.hot_us)
         cold_on = charged(self.cold_fixed_when, ~hot, self.cold_us)
         hot_us = hot_sum + self.hot_fixed_us * hot_on
-        return np.asarray(np.maximum(hot_us, cold_sum + self.cold_fixed_us * cold_on))
+        cold_us = cold_sum + np.maximum(self.cold_fixed_us * cold_on, self.idle_us)
+        return np.asarray(np.maximum(hot_us, cold_us))
 
     def objective_us(self, hot: Mask) -> float:
         """Exact objective of the placement ``hot`` (bool [L, E]), constant included."""

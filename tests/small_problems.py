@@ -46,7 +46,7 @@ def everything_cold(case: PlacementProblem) -> Mask:
 
 @st.composite
 def problems(draw: st.DrawFn) -> PlacementProblem:
-    """At most ten experts over at most three layers, with every kind of charge, byte size and bound."""
+    """At most ten experts over at most three layers, with every kind of charge, idle cost, byte size and bound."""
     L, E = draw(st.sampled_from([(1, 2), (1, 6), (2, 3), (2, 5), (3, 3)]))
     S = draw(st.integers(1, 4))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -56,14 +56,17 @@ def problems(draw: st.DrawFn) -> PlacementProblem:
     max_hot = random.integers(1, E + 1, size=L) if draw(st.booleans()) else np.full(L, E, dtype=np.int64)
     linear = random.uniform(-30, 30, size=(L, E)) if draw(st.booleans()) else np.zeros((L, E))
     charges = st.sampled_from(list(FixedCharge))
+    cold_when, cold_fixed = draw(charges), random.uniform(0, 80, size=(S, L))
+    idles = draw(st.booleans()) and cold_when is not FixedCharge.ANY_ACTIVE
     return problem(
         np.where(active, random.uniform(1, 40, size=(S, L, E)), 0.0),
         np.where(active, random.uniform(10, 100, size=(S, L, E)), 0.0),
         int(random.integers(0, int(expert_bytes.sum()) * E + 1)),
         hot_fixed_us=random.uniform(0, 50, size=(S, L)),
-        cold_fixed_us=random.uniform(0, 80, size=(S, L)),
+        cold_fixed_us=cold_fixed,
         hot_fixed_when=draw(charges),
-        cold_fixed_when=draw(charges),
+        cold_fixed_when=cold_when,
+        cold_idle_us=cold_fixed * random.uniform(0, 1, size=(S, L)) if idles else None,
         weight=random.uniform(0.1, 1.0, size=S),
         expert_bytes=expert_bytes.astype(np.int64),
         min_hot=min_hot.astype(np.int64),

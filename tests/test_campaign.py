@@ -50,7 +50,7 @@ def test_every_call_is_timed_once_per_round(samples: Samples) -> None:
     assert samples.times_us.shape[1] == len(samples.calls)
     assert np.all(samples.times_us > 0)
     assert SPEC.extra_calls[0] in samples.calls
-    assert {call.role for call in samples.calls} == {Role.GRID, Role.HELDOUT}
+    assert {call.role for call in samples.calls} == {Role.GRID, Role.HELDOUT, Role.IDLE}
 
 
 def test_more_rows_take_longer(samples: Samples) -> None:

@@ -57,6 +57,9 @@ def test_a_factor_scales_every_time_and_nothing_else() -> None:
     assert np.array_equal(twice.fixed_us(tokens), 2 * SIDE.fixed_us(tokens))
     assert [regime.max_rows for regime in twice.regimes] == [64, 64]
     assert replace(ROWS, floor_us=1000.0).scaled(2.0).floor_us == 2000.0
+    # What was not timed stays unknown.
+    assert ROWS.scaled(2.0).idle_us is None
+    assert replace(ROWS, idle_us=20.0).scaled(2.0).idle_us == 40.0
 
 
 def test_a_calibrated_cost_model_scales_each_part_by_its_own_factor() -> None:

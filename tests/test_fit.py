@@ -10,7 +10,7 @@ from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import Provenance, Regime, SideCost
 from placer.profiler.fit import call_us, fit_side, heldout_halves
 from placer.profiler.timing.call import Call, Role, TimedCall
-from placer.profiler.timing.grid import grid_calls, zipf_calls
+from placer.profiler.timing.grid import grid_calls, idle_calls, zipf_calls
 
 SHAPE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=64, top_k=8)
 BORDER = 32
@@ -70,6 +70,24 @@ def test_known_coefficients_are_found_again_in_both_regimes() -> None:
     assert tiled.residue_us == pytest.approx((0, 244, 279, 536), rel=1e-6)
     assert cost.provenance is Provenance.FITTED
     assert report.overall.mape < 1e-6
+
+
+def test_a_call_without_rows_has_a_cost_of_its_own() -> None:
+    # 20 us and half a microsecond per token below the border, 30 us and 0.1 beyond; the fit says 100 + 2·B.
+    idle = [
+        TimedCall(call, 20 + 0.5 * call.tokens if call.tokens <= BORDER else 30 + 0.1 * call.tokens)
+        for call in idle_calls(BORDER)
+    ]
+    timed = timings(SideCost((ROW, TILED), Provenance.MEASURED), BORDER)
+    cost, report = fit_side([*timed, *idle], border=BORDER)
+    assert cost.idle_us(np.array([1, 32, 40])) == pytest.approx([20.5, 36.0, 34.0])
+    assert cost.fixed_us(np.array([40])) == pytest.approx([180.0])
+    assert report == fit_side(timed, border=BORDER)[1]
+
+
+def test_without_such_calls_it_costs_what_every_call_does() -> None:
+    side = SideCost((ROW,), Provenance.FITTED)
+    assert side.idle_us(np.array([10])) == pytest.approx(side.fixed_us(np.array([10])))
 
 
 def test_three_rows_may_cost_more_than_four() -> None:

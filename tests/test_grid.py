@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.steps import StepKind, Steps
-from placer.profiler.timing.border import probe_border, probe_rows
 from placer.profiler.timing.call import Call, Role, least_tokens, routing
-from placer.profiler.timing.grid import grid_calls, regime_ranges, trace_calls, zipf_calls
+from placer.profiler.timing.grid import grid_calls, idle_calls, regime_ranges, trace_calls, zipf_calls
 from placer.profiler.timing.plan import (
     RegimePrice,
     affordable_calls,
@@ -148,30 +147,13 @@ def test_steps_too_large_to_time_are_passed_over() -> None:
     assert trace_calls(SMALL, steps(np.full((1, 1, 6), 1000), [4096]), seed=0) == ()
 
 
-def test_the_rows_of_a_probe_fit_below_the_border_it_looks_for() -> None:
-    assert probe_rows(QWEN3, 64) == (8, 8, 8, 8)
-    # Two experts, one per token, and a border at 8 tokens: four rows each.
-    assert probe_rows(ExpertShape(64, 32, 2, 1), 8) == (4, 4)
-
-
-def switching_at(border: int | None) -> object:
-    # A tenth of a microsecond per token of the call, and half the time above the border.
-    def time_us(tokens: int) -> float:
-        fast = border is not None and tokens > border
-        return (500.0 if fast else 1000.0) + 0.1 * tokens
-
-    return time_us
-
-
-@pytest.mark.parametrize(("truth", "hint"), [(64, 64), (40, 64), (100, 64), (9, 64)])
-def test_the_border_is_found_where_it_is(truth: int, hint: int) -> None:
-    found = probe_border(switching_at(truth), hint, least=8, most=2 * hint + 1)  # type: ignore[arg-type]
-    assert found.tokens == truth
-    assert ("probed" in found.how) == (truth == hint)
-
-
-def test_no_border_is_found_where_there_is_none() -> None:
-    assert probe_border(switching_at(None), 64, least=8, most=129).tokens is None  # type: ignore[arg-type]
+def test_calls_without_rows_are_timed_in_every_regime() -> None:
+    below, beyond = ([call for call in idle_calls(64) if (call.tokens <= 64) == few] for few in (True, False))
+    assert [call.tokens for call in below] == [1, 32, 64]
+    assert [call.tokens for call in beyond] == [65, 130, 260, 1024]
+    assert all(call.rows == () and call.role is Role.IDLE for call in below + beyond)
+    # Such a call skips every slot.
+    assert (routing(below[1], QWEN3, np.random.default_rng(0)) == -1).all()
 
 
 def test_weights_fill_three_caches_or_what_memory_allows() -> None:
@@ -196,7 +178,7 @@ def test_a_grid_is_thinned_until_fifteen_rounds_fit() -> None:
     assert note is not None
     assert round_seconds(thinned, prices) < round_seconds(full, prices) / 2
     # Rows stay: what is thinned is how many experts have them.
-    assert {call.rows[0] for call in thinned} >= {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 256}
+    assert {call.rows[0] for call in thinned if call.rows} >= {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 256}
 
 
 def test_with_time_to_spare_made_up_steps_are_drawn_more_often() -> None:

@@ -16,6 +16,7 @@ from placer.kernels.kt_amx import KtAmxInt4, KtAmxInt8, random_bf16
 from placer.kernels.kt_llamafile import KtLlamafile, random_q4k
 from placer.kernels.kt_moe import KtMoe
 from placer.kernels.output_check import check_output, output_error
+from placer.profiler.timing.cpu_profile import profile_cpu
 
 pytestmark = [
     pytest.mark.runtime,
@@ -113,6 +114,32 @@ def test_sizes_that_a_method_cannot_hold_are_refused_by_name(kernel: str, size: 
     ) as caught:
         choose_cpu_backend(kernel, ExpertShape(512, size, 8, 4))
     assert "--cpu-kernel torch" in caught.value.hint
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="kt-kernel needs two cores for one thread")
+def test_amxint4_is_profiled_with_what_is_its_own_also_without_amx_tiles() -> None:
+    shape = ExpertShape(hidden_size=1024, expert_intermediate_size=512, experts=16, top_k=4)
+    if problem := KtAmxInt4.problem(shape, threads=1):
+        pytest.skip(f"AMXINT4: {problem}")
+    profile = profile_cpu(shape, backend="AMXINT4", max_seconds=12.0, resident_bytes=1 << 25)
+    assert profile.method == "AMXINT4"
+    assert profile.variant.startswith("AMXInt4_MOE, ")
+    # 3 · 1024 · 512 weights, a float32 for each of 512 + 512 + 1024 rows.
+    assert profile.bytes_per_expert == 3 * 1024 * 512 // 2 + 4 * 2048
+    assert profile.output_error is not None
+    assert 0.1 < profile.output_error < KtAmxInt4.error_limit
+    # Probed, wherever it is: what RAWINT4's border is says nothing about it.
+    assert "tokens" in profile.border_how
+    assert (profile.border_contrast is None) == (profile.border_tokens is None)
+
+
+def test_where_the_cpu_cannot_run_it_amxint4_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placer.kernels.kt_moe.cpu_flags", lambda: frozenset({"avx2"}))
+    with pytest.raises(MissingComponentError, match="AMXINT4 cannot run: this CPU lacks avx512f, avx512bw"):
+        choose_cpu_backend("AMXINT4", SHAPE)
+    chosen, reason = choose_cpu_backend("auto", SHAPE)
+    assert chosen.name == "kt"
+    assert "AMXINT4" not in reason
 
 
 def test_experts_are_spread_over_no_more_memory_nodes_than_their_blocks_allow() -> None:

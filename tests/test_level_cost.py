@@ -1,5 +1,6 @@
 """Costs of a level's steps, worked out by hand on one layer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,21 @@ def test_a_layer_takes_the_longer_side(tmp_path: Path) -> None:
     assert made.layer_us(hot_first(4)).tolist() == [[140.0] * 4]
     # All hot: hot 5 + 3 + 3 + 4 = 15, yet the CPU is still submitted and synced: 20.
     assert made.layer_us(hot_first(8)).tolist() == [[20.0] * 4]
+
+
+def test_an_all_hot_layer_pays_a_call_that_skips_every_expert(tmp_path: Path) -> None:
+    cost = tiny_cost()
+    (regime,) = cost.cold.regimes
+    idle = replace(regime, idle_us=6.0, idle_token_us=1.5)
+    cost = replace(
+        cost,
+        cold=replace(cost.cold, regimes=(idle,)),
+        rates=replace(cost.rates, transfer_call_us=7.0, transfer_token_us=0.5),
+    )
+    made = step_costs(tiny_model(tmp_path), cost, steps([1, 1, 0, 0, 0, 0, 0, 2], 2), SETTINGS, WORKLOAD, 1)
+    # 6 + 1.5·2 for the kernel, 7 + 0.5·2 for the transfers; the fitted 20 are for calls with rows.
+    assert made.side_us(hot_first(8))[1].tolist() == [[17.0] * 4]
+    assert made.side_us(hot_first(4))[1].tolist() == [[20.0 + 8.0 + 120.0] * 4]
 
 
 def test_a_hot_expert_without_rows_still_starts_the_gpu_part(tmp_path: Path) -> None:
@@ -100,8 +116,8 @@ def test_the_problem_has_the_same_objective(tmp_path: Path) -> None:
         1,
     )
     problem = placement_problem(model, made, room_experts=16, tp=1, linear_us=None, name="tiny")
-    for count in (0, 4):
+    for count in (0, 4, 8):
         hot = hot_first(count)
         assert problem.objective_us(hot) == pytest.approx(made.output_token_us(hot), rel=1e-6)
-        assert problem.is_feasible(hot)
+        assert problem.is_feasible(hot) == (count < 8)
     assert not problem.is_feasible(hot_first(5))

@@ -36,6 +36,20 @@ def test_the_first_hot_expert_pays_the_fixed_cost_of_the_gpu_part() -> None:
     np.testing.assert_allclose(marginal_us(case, np.array([[False, False]])), [[7.0, 7.0]])
 
 
+def test_the_last_expert_to_turn_hot_saves_no_more_than_leaves_the_idle_cost() -> None:
+    # All hot: max(1 + 1, idle 8) = 8. Either expert cold: 15 + 10.
+    case = problem(
+        [[[1, 1]]],
+        [[[10, 10]]],
+        budget_bytes=2,
+        cold_fixed_us=np.array([[15.0]]),
+        cold_fixed_when=FixedCharge.ANY_MEMBER,
+        cold_idle_us=np.array([[8.0]]),
+    )
+    assert case.objective_us(np.array([[True, True]])) == pytest.approx(8.0)
+    np.testing.assert_allclose(marginal_us(case, np.array([[True, True]])), [[17.0, 17.0]])
+
+
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_it_is_the_difference_of_two_objectives(case: PlacementProblem, seed: int) -> None:
     _, L, E = case.shape

@@ -17,7 +17,15 @@ from placer.model.spec import ModelSpec
 from placer.points import COLUMNS, points_csv
 from placer.profiler.attained import attained
 from placer.profiler.merged_profile import merge_profiles
-from placer.profiler.profile import Profile, ProfileUse, check_profile_matches, read_profile, write_profile
+from placer.profiler.profile import (
+    MOST_MAPE,
+    Profile,
+    ProfileUse,
+    check_profile_error,
+    check_profile_matches,
+    read_profile,
+    write_profile,
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +62,29 @@ def test_what_does_not_match_is_refused_unless_it_is_forced(
 def test_another_method_is_refused_also_when_it_is_forced(model: ModelSpec) -> None:
     with pytest.raises(BadInputError, match="timed torch, the server is to run RAWINT4"):
         check_profile_matches(profile(), model, tp=1, use=ProfileUse(cpu_method="RAWINT4", force=True))
+
+
+def off_by(mape: float) -> Profile:
+    made = profile()
+    overall = replace(made.cpu.report.overall, mape=mape)
+    return replace(made, cpu=replace(made.cpu, report=replace(made.cpu.report, overall=overall)))
+
+
+def test_a_profile_that_is_far_off_is_refused_unless_it_is_forced() -> None:
+    assert check_profile_error(off_by(MOST_MAPE)) == ()
+    with pytest.raises(BadInputError, match="CPU cost model is off by 45% on held-out calls") as caught:
+        check_profile_error(off_by(0.45))
+    assert "run 'placer profile' again" in caught.value.hint
+    assert "--force-profile" in caught.value.hint
+    (forced,) = check_profile_error(off_by(0.45), force=True)
+    assert "off by 45%" in forced
+
+
+def test_so_is_one_whose_gpu_was_timed_badly() -> None:
+    made = profile()
+    timed = replace(made, gpu=replace(made.gpu, kernel=off_by(0.45).cpu))
+    with pytest.raises(BadInputError, match="GPU cost model is off by 45%"):
+        check_profile_error(timed)
 
 
 def test_the_kernels_error_is_told_and_a_profile_made_before_it_was_known_still_read(tmp_path: Path) -> None:

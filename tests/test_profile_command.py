@@ -138,3 +138,38 @@ def test_solve_takes_another_models_profile_when_it_is_forced(run: Run, tmp_path
     code, _, err = run(*options, "--force-profile")
     assert code == 0
     assert "forced: the profile was made for tiny with expert width 256" in err
+
+
+def test_solve_refuses_a_profile_that_is_far_off_unless_it_is_forced(run: Run, tmp_path: Path) -> None:
+    tiny_model(tmp_path / "model")
+    made = profile()
+    overall = replace(made.cpu.report.overall, mape=0.45)
+    far_off = replace(made.cpu, report=replace(made.cpu.report, overall=overall))
+    write_profile(replace(made, cpu=far_off), tmp_path / "profile.json")
+    options = ["solve", "--model", tmp_path / "model", "--trace", "none", "--concurrency", 2]
+    options += ["--profile", tmp_path / "profile.json", "-o", tmp_path / "placement.json"]
+    code, _, err = run(*options)
+    assert code == 2
+    said = " ".join(err.split())
+    assert "the CPU cost model is off by 45% on held-out calls, 30% is the most to plan with" in said
+    assert "run 'placer profile' again" in said
+    assert not (tmp_path / "placement.json").exists()
+    code, out, _ = run(*options, "--force-profile", "--json")
+    assert code == 0
+    assert any("forced: the CPU cost model is off by 45%" in note for note in json.loads(out)["notes"])
+
+
+@pytest.mark.parametrize(("option", "given"), [("--running", "4,x"), ("--prefill", "0"), ("--running", "-2")])
+def test_verify_refuses_steps_that_are_none(run: Run, tmp_path: Path, option: str, given: str) -> None:
+    files = [
+        tmp_path / "placement.json",
+        "--model",
+        tmp_path,
+        "--trace",
+        tmp_path / "t",
+        "--profile",
+        tmp_path / "p",
+    ]
+    code, _, err = run("verify", *files, option, given)
+    assert code == 2
+    assert f"{option} is" in err

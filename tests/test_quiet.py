@@ -7,8 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.processor_time import ProcessorTime, processor_time
-from placer.profiler.timing.quiet import anchor_movement, quiet_warning
+from placer.profiler.timing.quiet import anchor_movement, quiet_warning, undisturbed
+from placer.profiler.timing.quiet_trial import QuietTrial, quiet_trial
 
 ALONE = ProcessorTime(own_s=10.0, others_s=0.1, stolen_s=0.0, wall_s=10.0)
 STEADY = anchor_movement([[100.0, 101.0, 150.0]] * 9)
@@ -60,6 +62,20 @@ def test_processor_time_of_others_is_counted_in_cores() -> None:
     assert (used + used).other_cores == pytest.approx(0.9)
 
 
+def test_rounds_in_which_others_ran_are_left_out_while_nine_remain() -> None:
+    busy = ProcessorTime(own_s=10.0, others_s=5.0, stolen_s=0.0, wall_s=10.0)
+    stolen = ProcessorTime(own_s=9.0, others_s=0.0, stolen_s=1.0, wall_s=10.0)
+    assert undisturbed([ALONE] * 4 + [busy, stolen] + [ALONE] * 5) == (0, 1, 2, 3, 6, 7, 8, 9, 10)
+    # Eight calm ones are too few for a quartile: a busy machine is measured as it is.
+    assert undisturbed([ALONE] * 8 + [busy] * 3) == tuple(range(11))
+
+
+def test_a_tick_of_another_program_does_not_disturb_a_short_round() -> None:
+    # 20 ms of a round of 50 ms: two ticks of the clock that processor time is counted with.
+    short = ProcessorTime(own_s=0.05, others_s=0.02, stolen_s=0.01, wall_s=0.05)
+    assert undisturbed([short] * 9 + [ALONE]) == tuple(range(10))
+
+
 def test_a_program_that_burns_a_core_is_seen_also_when_it_is_nice() -> None:
     burn = [sys.executable, "-c", "import os\nos.nice(10)\nwhile True: pass"]
     with subprocess.Popen(burn) as burner:
@@ -70,6 +86,14 @@ def test_a_program_that_burns_a_core_is_seen_also_when_it_is_nice() -> None:
             assert processor_time().since(before).other_cores > 0.25
         finally:
             burner.kill()
+
+
+def test_a_trial_counts_alarms_alone_and_beside_a_busy_program() -> None:
+    shape = ExpertShape(hidden_size=256, expert_intermediate_size=128, experts=8, top_k=2)
+    found = quiet_trial("torch", 1, 1, shape=shape, resident_bytes=1 << 20)
+    assert (len(found.alone), len(found.beside_burner)) == (1, 1)
+    counted = QuietTrial(alone=(None, "the machine was not quiet"), beside_burner=("not quiet", "not quiet"))
+    assert (counted.false_alarms, counted.alarms) == (1, 2)
 
 
 def test_the_warning_names_the_signs_that_were_seen_and_no_other() -> None:

@@ -16,6 +16,8 @@ class Role(StrEnum):
     """Fits coefficients."""
     HELDOUT = "heldout"
     """Chooses between fits, or reports their error; never fits."""
+    IDLE = "idle"
+    """Every slot is skipped: what a call costs that finds no expert of its side."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Call:
     role
         What its time is used for.
     source
-        Where the call comes from: "rows", "active", "tokens", "mix" (grid), "zipf" or "trace" (held-out).
+        Where the call comes from: "rows", "active", "tokens", "mix" (grid), "zipf" or "trace" (held-out), "idle".
     """
 
     rows: tuple[int, ...]

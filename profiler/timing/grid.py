@@ -67,6 +67,15 @@ def grid_calls(shape: ExpertShape, border: int | None, halvings: int = 0) -> tup
     return tuple(dict.fromkeys(calls))
 
 
+def idle_calls(border: int | None) -> tuple[Call, ...]:
+    """Calls without any row, of several token counts in every regime."""
+    return tuple(
+        Call((), tokens, Role.IDLE, "idle")
+        for least, most in regime_ranges(border)
+        for tokens in dict.fromkeys(_token_counts(least, most))
+    )
+
+
 def _grid_rows(shape: ExpertShape, halvings: int) -> Iterator[tuple[tuple[int, ...], str]]:
     E = shape.experts
     for m in ROWS:

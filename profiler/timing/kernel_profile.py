@@ -7,6 +7,7 @@ import numpy as np
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import SideCost
 from placer.profiler.fit import FitReport, call_us, fit_side, heldout_halves
+from placer.profiler.timing.call import Call, Role
 from placer.profiler.timing.machine import Arithmetic, Bandwidth, Machine
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE, Samples
 from placer.profiler.timing.spec import CampaignSpec
@@ -27,7 +28,7 @@ class TimedPoint:
     predicted_us
         The fitted model, against ``p25_us``.
     use
-        "fit" (coefficients), "choose" (form) or "report" (error); "" in profiles of earlier versions.
+        "fit" (coefficients), "choose" (form), "report" (error) or "idle"; "" in profiles of earlier versions.
     extrapolated
         Whether it has more rows per expert, or more tokens, than any call that coefficients were fitted to.
     """
@@ -65,6 +66,8 @@ class KernelProfile:
         The fitted model and its held-out error.
     border_tokens, border_how
         Last tokens-of-call of the first regime (None: one regime), and how it was found.
+    border_contrast
+        Ratio of the times on both sides of the border (see `Border`); None in profiles of earlier versions.
     points
         Every timed call.
     machine, bandwidth
@@ -122,6 +125,7 @@ class KernelProfile:
     bytes_per_expert: int = 0
     output_error: float | None = None
     sweep: tuple[ThreadTiming, ...] = ()
+    border_contrast: float | None = None
 
 
 def kernel_profile(
@@ -163,7 +167,14 @@ def kernel_profile(
         arithmetic=samples.arithmetic,
         bytes_per_expert=samples.kernel.bytes_per_expert,
         output_error=samples.kernel.output_error,
+        border_contrast=samples.border_contrast,
     )
+
+
+def _predicted_us(call: Call, cost: SideCost) -> float:
+    if call.role is Role.IDLE:
+        return float(cost.idle_us(np.array([call.tokens]))[0])
+    return call_us(cost, np.array(call.rows), call.tokens)
 
 
 def _streaming_bytes_per_s(samples: Samples) -> float:
@@ -192,9 +203,11 @@ def _points(samples: Samples, cost: SideCost, seed: int) -> tuple[TimedPoint, ..
             p25_us=float(p25),
             p50_us=float(p50),
             p90_us=float(p90),
-            predicted_us=call_us(cost, np.array(call.rows), call.tokens),
-            use=uses.get(call, "fit"),
-            extrapolated=bool(cost.is_extrapolated(np.array([[call.rows]]), np.array([call.tokens]))[0]),
+            predicted_us=_predicted_us(call, cost),
+            use="idle" if call.role is Role.IDLE else uses.get(call, "fit"),
+            extrapolated=bool(
+                cost.is_extrapolated(np.array([[call.rows or (0,)]]), np.array([call.tokens]))[0]
+            ),
         )
         for call, (p10, p25, p50, p90) in zip(samples.calls, quantiles, strict=True)
     )

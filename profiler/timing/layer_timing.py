@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.profiler.fit import call_us
-from placer.profiler.steps import Steps
+from placer.profiler.steps import StepKind, Steps
+from placer.profiler.timing.anchor import RegimeDrift, anchors, regime_drifts
 from placer.profiler.timing.call import Call, Role, least_tokens
 from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.kernel_profile import KernelProfile
@@ -20,6 +21,8 @@ ROUNDS, LEAST_ROUNDS = 15, 9
 """Interleaved repeats of every layer-step: as many as a lower quartile needs, and the fewest it is taken from."""
 LOADING_SHARE = 0.35
 """Part of the wall time left for loading weights and for the discarded first round."""
+ANCHOR_SHARE = 0.15
+"""Part of the wall time for calls of the profile that are timed again."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +37,39 @@ class LayerStep:
         Rows of every active cold expert, heaviest first.
     tokens
         Tokens of the call.
+    kind
+        Whether the step decodes or prefills.
     """
 
     step: int
     layer: int
     rows: tuple[int, ...]
     tokens: int
+    kind: StepKind = StepKind.DECODE
 
 
 @dataclass(frozen=True)
 class TimedLayerStep:
-    """A layer-step with its measured quantiles over ``repeats`` samples and the prediction, microseconds."""
+    """A layer-step with its measured quantiles and the prediction, microseconds.
+
+    ``drift`` is that of the machine since it was profiled, in the regime of the step.
+    """
 
     layer_step: LayerStep
     p25_us: float
     p50_us: float
     predicted_us: float
+    drift: float = 0.0
 
     @property
     def error(self) -> float:
         """(predicted - measured) / measured, against the lower quartile."""
         return self.predicted_us / self.p25_us - 1.0
+
+    @property
+    def net_error(self) -> float:
+        """The same for the prediction of a machine that changed as the anchors did."""
+        return self.predicted_us * (1.0 + self.drift) / self.p25_us - 1.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,8 @@ class LayerTimings:
     ----------
     timed
         Every layer-step that was run.
+    drifts
+        How the machine changed since it was profiled, by regime.
     repeats
         Samples of each.
     quiet_warning
@@ -74,6 +91,7 @@ class LayerTimings:
     """
 
     timed: tuple[TimedLayerStep, ...]
+    drifts: tuple[RegimeDrift, ...]
     repeats: int
     quiet_warning: str | None
     notes: tuple[str, ...]
@@ -92,22 +110,36 @@ def cold_layer_steps(steps: Steps, hot: NDArray[np.bool_], *, seed: int) -> list
         order += [(int(turns[layer, turn]), int(layer)) for layer in generator.permutation(L)]
     found = []
     for step, layer in order:
-        rows = np.where(hot[layer], 0, steps.rows[step, layer])
-        heaviest_first = np.sort(rows[rows > 0])[::-1]
+        cold = np.where(hot[layer], 0, steps.rows[step, layer])
+        heaviest_first = np.sort(cold[cold > 0])[::-1]
         if heaviest_first.size:
-            found.append(LayerStep(step, layer, tuple(heaviest_first.tolist()), int(steps.tokens[step])))
+            rows = tuple(heaviest_first.tolist())
+            found.append(LayerStep(step, layer, rows, int(steps.tokens[step]), steps.kind))
     return found
 
 
-def affordable(candidates: Sequence[LayerStep], kernel: KernelProfile, seconds: float) -> list[LayerStep]:
-    """The first of ``candidates`` whose repeats are predicted to fit into ``seconds``; at least one."""
-    left_us = seconds * 1e6 / (ROUNDS + 1)
+def affordable(
+    groups: Sequence[Sequence[LayerStep]], kernel: KernelProfile, *, most: int, seconds: float
+) -> list[LayerStep]:
+    """The first layer-steps of every group whose repeats are predicted to fit into ``seconds``.
+
+    Each group has an equal part of ``most`` layer-steps and of the time, and at least one layer-step; what the
+    cheaper groups leave of the time goes to the dearer ones.
+    """
+    left_us, left = seconds * 1e6 / (ROUNDS + 1), most
     taken: list[LayerStep] = []
-    for candidate in candidates:
-        left_us -= predicted_us(kernel, candidate)
-        if left_us < 0 and taken:
-            break
-        taken.append(candidate)
+    filled = [group for group in groups if group]
+    for number, group in enumerate(sorted(filled, key=lambda group: predicted_us(kernel, group[0]))):
+        rest = len(filled) - number
+        share_us, share = left_us / rest, max(1, -(-left // rest))
+        spent_us, count = 0.0, 0
+        for candidate in group[:share]:
+            cost_us = predicted_us(kernel, candidate)
+            if count and spent_us + cost_us > share_us:
+                break
+            spent_us, count = spent_us + cost_us, count + 1
+            taken.append(candidate)
+        left_us, left = left_us - spent_us, left - count
     return taken
 
 
@@ -117,7 +149,7 @@ def predicted_us(kernel: KernelProfile, layer_step: LayerStep) -> float:
 
 
 def time_layer_steps(
-    candidates: Sequence[LayerStep],
+    groups: Sequence[Sequence[LayerStep]],
     kernel: KernelProfile,
     *,
     most: int,
@@ -128,10 +160,13 @@ def time_layer_steps(
 ) -> LayerTimings:
     """Run layer-steps with the kernel, threads and memory nodes that ``kernel`` was profiled with.
 
+    Anchors of the profile are timed among them.
+
     Parameters
     ----------
-    candidates
-        Layer-steps in order of preference; up to ``most`` of them, as many as fit into ``max_seconds``.
+    groups
+        Layer-steps of each kind and size of step, in order of preference; up to ``most`` of them together, as
+        many as fit into ``max_seconds``.
     resident_bytes
         Distinct expert weights to draw from; None for three times the last-level cache.
 
@@ -142,7 +177,7 @@ def time_layer_steps(
     MissingComponentError
         When the kernel cannot run, crashes or hangs.
     """
-    if not candidates:
+    if not any(groups):
         raise BadInputError(
             "every expert that these steps use is hot: the CPU has nothing to run",
             "verify a placement with cold experts",
@@ -153,7 +188,8 @@ def time_layer_steps(
             f"the profile was made on {kernel.machine.cpu}, this machine is {here}",
             "verify on the profiled machine, or run placer profile here first",
         )
-    chosen = affordable(candidates[:most], kernel, (1 - LOADING_SHARE) * max_seconds)
+    steps_seconds = (1 - LOADING_SHARE - ANCHOR_SHARE) * max_seconds
+    chosen = affordable(groups, kernel, most=most, seconds=steps_seconds)
     calls = [Call(each.rows, each.tokens, Role.HELDOUT, "verify") for each in chosen]
     top_k = kernel.shape.top_k
     for each in chosen:
@@ -163,6 +199,15 @@ def time_layer_steps(
                 "allows",
                 "use a trace of this model",
             )
+    profiled = anchors(
+        kernel,
+        {
+            regime: [
+                predicted_us(kernel, each) for each in chosen if kernel.cost.regime(each.tokens) is regime
+            ]
+            for regime in kernel.cost.regimes
+        },
+    )
     samples = time_campaign(
         CampaignSpec(
             device="cpu",
@@ -174,7 +219,7 @@ def time_layer_steps(
             max_seconds=max_seconds,
             rounds=ROUNDS,
             min_rounds=LEAST_ROUNDS,
-            extra_calls=tuple(dict.fromkeys(calls)),
+            extra_calls=tuple(dict.fromkeys((*calls, *(anchor.call for anchor in profiled)))),
             only_extra=True,
             resident_bytes=resident_bytes,
         ),
@@ -184,12 +229,21 @@ def time_layer_steps(
     measured = {
         call: (float(p25), float(p50)) for call, (p25, p50) in zip(samples.calls, quantiles, strict=True)
     }
+    drifts = regime_drifts(kernel, profiled, {call: p25 for call, (p25, _) in measured.items()})
+    by_regime = {
+        regime.min_tokens: drift.drift for regime, drift in zip(kernel.cost.regimes, drifts, strict=True)
+    }
     timed = tuple(
-        TimedLayerStep(each, *measured[call], predicted_us(kernel, each))
+        TimedLayerStep(
+            each,
+            *measured[call],
+            predicted_us(kernel, each),
+            by_regime[kernel.cost.regime(each.tokens).min_tokens],
+        )
         for each, call in zip(chosen, calls, strict=True)
         if call in measured
     )
     notes = list(samples.notes)
-    if len(chosen) < min(most, len(candidates)):
+    if len(chosen) < min(most, sum(len(group) for group in groups)):
         notes.append(f"{len(chosen)} layer-steps instead of {most} fitted into {max_seconds:.0f} s")
-    return LayerTimings(timed, int(samples.times_us.shape[0]), samples.quiet_warning(), tuple(notes))
+    return LayerTimings(timed, drifts, int(samples.times_us.shape[0]), samples.quiet_warning(), tuple(notes))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.call import Call, Role, least_tokens
-from placer.profiler.timing.grid import grid_calls, regime_ranges, zipf_calls
+from placer.profiler.timing.grid import grid_calls, idle_calls, regime_ranges, zipf_calls
 from placer.profiler.timing.spec import CampaignSpec
 
 ENOUGH_ROUNDS = 15
@@ -61,10 +61,10 @@ def affordable_calls(
 
 
 def all_calls(spec: CampaignSpec, border: int | None, halvings: int, draws: int = 1) -> tuple[Call, ...]:
-    """Extra calls, grid and made-up steps, without repeats."""
+    """Extra calls, grid, made-up steps and calls without rows, without repeats."""
     grid = grid_calls(spec.shape, border, halvings)
     made_up = zipf_calls(spec.shape, border, spec.seed, halvings, draws)
-    return tuple(dict.fromkeys((*spec.extra_calls, *grid, *made_up)))
+    return tuple(dict.fromkeys((*spec.extra_calls, *grid, *made_up, *idle_calls(border))))
 
 
 def essential_calls(calls: tuple[Call, ...], border: int | None) -> frozenset[int]:

@@ -1,5 +1,6 @@
 """Whether a machine was quiet while calls were timed: three signs, each beyond what chance alone would show."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,10 @@ QUIET_CORES = 0.25
 """Other programs that take more than this slow a campaign steadily, which no movement would show."""
 QUIET_STOLEN_SHARE = 0.05
 """A host that withholds more than this of the processor time slows a campaign by as much."""
+TICKS_S = 0.03
+"""Processor time is counted in ticks of 10 ms: so much may be an error of counting."""
+LEAST_UNDISTURBED = 9
+"""Rounds that must be left when disturbed ones are dropped: fewer give no lower quartile."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,24 @@ class Movement:
     def quiet(self) -> bool:
         """Whether this is no more than a quiet machine shows."""
         return self.seen <= self.chance or self.beyond_chance <= QUIET_MOVEMENT
+
+
+def undisturbed(used: Sequence[ProcessorTime]) -> tuple[int, ...]:
+    """Indices of the rounds to use: those in which neither other programs nor the host took much time.
+
+    What is dropped is told by the processor time of others, never by the samples themselves, so nothing is
+    chosen for being fast. All rounds where fewer than `LEAST_UNDISTURBED` would be left: a machine that is
+    busy throughout is measured as it is, and `quiet_warning` says so.
+    """
+    calm = tuple(index for index, round_used in enumerate(used) if not _disturbed(round_used))
+    return calm if len(calm) >= LEAST_UNDISTURBED else tuple(range(len(used)))
+
+
+def _disturbed(used: ProcessorTime) -> bool:
+    return (
+        used.others_s > QUIET_CORES * used.wall_s + TICKS_S
+        or used.stolen_s > QUIET_STOLEN_SHARE * (used.own_s + used.stolen_s) + TICKS_S
+    )
 
 
 def anchor_movement(anchor_us: ArrayLike) -> Movement:

@@ -9,7 +9,7 @@ import numpy as np
 from placer.errors import BadInputError
 from placer.profiler.timing.call import Call
 from placer.profiler.timing.processor_time import ProcessorTime, processor_time
-from placer.profiler.timing.quiet import anchor_movement
+from placer.profiler.timing.quiet import anchor_movement, undisturbed
 
 ANCHOR_REPEATS = 8
 """Samples of the anchor call in each round."""
@@ -17,7 +17,7 @@ OVERRUN, LEAST_ROUNDS = 1.15, 3
 """When other programs slow the rounds beyond their price, even the least rounds give way at this multiple of
 the time; with so few rounds no quartile would be left."""
 EXTENSION = 2
-"""On a machine that is not quiet, rounds may grow by this factor while time is left."""
+"""On a machine that is not quiet, or was not in some rounds, rounds may grow by this factor while time is left."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ def run_rounds(
     last_round_s = 0.0
     while True:
         done = len(tally.times_us)
-        enough = done >= rounds and (done >= EXTENSION * rounds or anchor_movement(tally.anchor_us).quiet)
+        enough = done >= EXTENSION * rounds or (done >= rounds and _calm(tally, rounds))
         late = now() + last_round_s > deadline
         far_over = now() > started + OVERRUN * (deadline - started)
         if enough or (late and done >= min_rounds) or (far_over and done >= LEAST_ROUNDS):
@@ -149,7 +149,14 @@ def _affordable(
     return tuple(sorted(affordable))
 
 
+def _calm(tally: Tally, rounds: int) -> bool:
+    """Whether enough rounds were undisturbed, and the anchor did not move in them."""
+    used = undisturbed(tally.used)
+    return len(used) >= rounds and anchor_movement([tally.anchor_us[index] for index in used]).quiet
+
+
 def _anchor(calls: tuple[Call, ...], kept: tuple[int, ...]) -> Call:
     """A middling call: the lower median of the kept ones by rows."""
-    by_rows = sorted(kept, key=lambda index: sum(calls[index].rows))
+    working = [index for index in kept if calls[index].rows] or list(kept)
+    by_rows = sorted(working, key=lambda index: sum(calls[index].rows))
     return calls[by_rows[(len(by_rows) - 1) // 2]]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from placer.profiler.timing.call import Call, TimedCall
 from placer.profiler.timing.machine import Arithmetic, Bandwidth, Machine
 from placer.profiler.timing.processor_time import ProcessorTime
-from placer.profiler.timing.quiet import anchor_movement, quiet_warning
+from placer.profiler.timing.quiet import anchor_movement, quiet_warning, undisturbed
 from placer.profiler.timing.spec import call_from_json
 
 ESTIMATOR_QUANTILE = 0.25
@@ -43,7 +43,7 @@ class LoadedKernel:
 
 @dataclass(frozen=True)
 class Samples:
-    """All samples of a campaign.
+    """The samples of a campaign, without those of rounds that `undisturbed` drops.
 
     Attributes
     ----------
@@ -55,6 +55,8 @@ class Samples:
         float [rounds, A], repeated samples of one call per round.
     border, border_how
         Last token count of the first regime (None: one regime), and how it was found.
+    border_contrast
+        Ratio of the times on both sides of the border; None where there is none, or in older samples.
     bandwidth
         Memory read in the same run, by one thread, by the kernel's, by one per core.
     arithmetic
@@ -75,6 +77,7 @@ class Samples:
     used: ProcessorTime
     notes: tuple[str, ...]
     seconds: float
+    border_contrast: float | None = None
 
     def timed(self) -> tuple[TimedCall, ...]:
         """Every call with the lower quartile of its samples."""
@@ -93,7 +96,10 @@ def read_samples(events: list[Event], *, seconds: float, notes: tuple[str, ...] 
     """
     # Where a run went on, machine and bandwidth were written again: the last ones are of the last rounds.
     found = {event["event"]: event for event in events}
-    rounds = [event for event in events if event["event"] == "round"]
+    every_round = [event for event in events if event["event"] == "round"]
+    kept = undisturbed([ProcessorTime(**event["used"]) for event in every_round])
+    rounds = [every_round[index] for index in kept]
+    dropped = len(every_round) - len(rounds)
     plan = planned_calls(found["plan"])
     loaded = LoadedKernel(**fields(found["loaded"]))
     facts = fields(found["machine"])
@@ -115,9 +121,15 @@ def read_samples(events: list[Event], *, seconds: float, notes: tuple[str, ...] 
             *notes,
             *found["plan"]["notes"],
             *found["done"]["notes"],
+            *(
+                [f"{dropped} of {len(every_round)} rounds were left out: other programs ran meanwhile"]
+                if dropped
+                else []
+            ),
             *([loaded.note] if loaded.note else []),
         ),
         seconds=seconds,
+        border_contrast=found["plan"].get("contrast"),
     )
 
 

@@ -38,7 +38,7 @@ from placer.profiler.timing.spec import CampaignSpec
 from placer.profiler.timing.stopwatch import Stopwatch, cuda_graph_stopwatch, wall_clock
 
 PROBE_SAMPLES = 9
-"""Samples of each token count while the border is looked for."""
+"""Samples of each call that prices a grid."""
 PROGRESS_SECONDS = 0.2
 """Least time between two progress lines."""
 
@@ -120,10 +120,16 @@ def _run(spec: CampaignSpec, results: ResultFile, earlier: list[Event]) -> None:
         if hint is not None and not spec.only_extra:
             border = _probe(spec, hint, time_us, results)
         calls, notes = _plan(spec, border.tokens, max_tokens, time_us, deadline - time.monotonic())
-        plan = {"border": border.tokens, "how": border.how, "calls": [asdict(call) for call in calls]}
+        plan = {
+            "border": border.tokens,
+            "how": border.how,
+            "contrast": border.contrast,
+            "calls": [asdict(call) for call in calls],
+        }
         results.write("plan", **plan, notes=notes)
     else:
-        border, calls = Border(plan["border"], plan["how"]), planned_calls(plan)
+        border = Border(plan["border"], plan["how"], plan.get("contrast"))
+        calls = planned_calls(plan)
     tally = run_rounds(
         calls,
         time_us,
@@ -208,13 +214,11 @@ def _probe(spec: CampaignSpec, hint: int, time_us: Callable[[Call], float], resu
     rows = probe_rows(spec.shape, hint)
     least = least_tokens(rows, spec.shape.top_k)
 
-    def quartile_us(tokens: int) -> float:
+    def sample_us(tokens: int) -> float:
         results.progress("border", 0, 1)
-        call = Call(rows, tokens, Role.GRID, "border")
-        time_us(call)  # The first call of a size may allocate.
-        return float(np.quantile([time_us(call) for _ in range(PROBE_SAMPLES)], 0.25))
+        return time_us(Call(rows, tokens, Role.GRID, "border"))
 
-    return probe_border(quartile_us, hint, least, 2 * hint + 1)
+    return probe_border(sample_us, hint, least, 2 * hint + 1)
 
 
 def _write_round(tally: Tally, results: ResultFile) -> None:
