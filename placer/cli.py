@@ -1010,6 +1010,8 @@ def bench(
     names = [name for name in rivals.split(",") if name]
     for name in names:
         _choice(name, {"highs": None, "cbc": None}, "--rivals")
+    if milestones is not None and not names:
+        raise BadInputError("--milestones are those of rivals", "add --rivals highs,cbc")
     on_cpu = _choice(clock, {"wall": False, "cpu": True}, "--clock")
     if growth:
         limits = Limits(time_limit, gap=0.005 if gap is None else gap, cpu=on_cpu)

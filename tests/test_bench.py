@@ -1,9 +1,14 @@
 """`placer bench`: every solver's row, records, and never behind HiGHS at equal time."""
 
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 from shared_data import SHARED_DATA, needs_shared_data
 
@@ -147,3 +152,20 @@ def test_files_and_families_are_selected_together(tmp_path: Path) -> None:
             selected([], size=size)
     with pytest.raises(BadInputError):
         selected([tmp_path / "missing.npz"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
+def test_an_interrupted_benchmark_leaves_no_solver_running() -> None:
+    command = [sys.executable, "-m", "placer.cli", "bench", "--family", "small-batch-1", "--rivals", "highs"]
+    process = psutil.Popen([*command, "--time-limit", "60"], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    solvers: list[psutil.Process] = []
+    while not solvers and time.monotonic() < deadline:
+        solvers = [one for one in process.children() if "spawn_main" in " ".join(one.cmdline())]
+        time.sleep(0.1)
+    assert solvers
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in told
+    assert not any(one.is_running() for one in solvers)

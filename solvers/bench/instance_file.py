@@ -80,7 +80,7 @@ def write_instance(instance: Instance, path: Path) -> None:
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     write_whole(path, write)
 

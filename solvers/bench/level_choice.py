@@ -78,10 +78,8 @@ def _combined(
 
 
 def _best(tried: Sequence[Solution]) -> int:
-    return min(
-        range(len(tried)),
-        key=lambda level: np.inf if tried[level].objective_us is None else tried[level].objective_us,
-    )
+    objectives = [np.inf if one.objective_us is None else one.objective_us for one in tried]
+    return int(np.argmin(objectives))
 
 
 def _bound_us(solution: Solution) -> float:

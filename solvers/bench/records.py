@@ -1,10 +1,9 @@
 """What is on record of an instance: the best objective known, and how far HiGHS came in a long run."""
 
+import csv
 import functools
 from dataclasses import dataclass
 from importlib.resources import files
-
-import pandas as pd
 
 from placer.solvers.bench.trajectory import Milestone
 
@@ -20,12 +19,9 @@ class BestKnown:
 
 def best_known(sha256: str) -> BestKnown | None:
     """The best objective on record for the instance with this content hash."""
-    table = _table("best_known.csv")
-    rows = table[table["sha256"] == sha256]
-    if rows.empty:
-        return None
-    row = rows.sort_values("objective_us", kind="stable").iloc[0]
-    return BestKnown(float(row["objective_us"]), str(row["solver"]), float(row["seconds"]))
+    rows = [row for row in _table("best_known.csv") if row["sha256"] == sha256]
+    found = [BestKnown(float(row["objective_us"]), row["solver"], float(row["seconds"])) for row in rows]
+    return min(found, key=lambda one: one.objective_us, default=None)
 
 
 def recorded_highs(sha256: str) -> tuple[Milestone, ...]:
@@ -33,20 +29,25 @@ def recorded_highs(sha256: str) -> tuple[Milestone, ...]:
 
     Milestones lie on the recorded limits: what was held at the limit, which HiGHS may have had sooner.
     """
-    table = _table("recorded_highs.csv")
-    rows = table[table["sha256"] == sha256].sort_values("limit_s", kind="stable")
-    return tuple(
-        Milestone(float(row.limit_s), float(row.limit_s), _number(row.objective_us), _number(row.bound_us))
-        for row in rows.itertuples()
-    )
+    rows = [row for row in _table("recorded_highs.csv") if row["sha256"] == sha256]
+    milestones = [
+        Milestone(
+            float(row["limit_s"]),
+            float(row["limit_s"]),
+            _number(row["objective_us"]),
+            _number(row["bound_us"]),
+        )
+        for row in rows
+    ]
+    return tuple(sorted(milestones, key=lambda one: one.cpu_seconds))
 
 
 @functools.cache
-def _table(name: str) -> pd.DataFrame:
-    # Lines that start with # say which command made the table.
-    with files("placer.solvers.bench").joinpath(name).open() as file:
-        return pd.read_csv(file, comment="#")
+def _table(name: str) -> list[dict[str, str]]:
+    with files("placer.solvers.bench").joinpath(name).open(encoding="utf-8") as file:
+        # Lines that start with # say which command made the table.
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
-def _number(value: object) -> float | None:
-    return None if pd.isna(value) else float(str(value))
+def _number(text: str) -> float | None:
+    return float(text) if text else None

@@ -34,7 +34,7 @@ def selected(
     if size is not None and not generate:
         raise BadInputError("--size is for generated instances", "add --family, or leave the files out")
     wanted = None if size is None else _size(size)
-    tasks = [*paths, *generate]
+    tasks: list[Path | str] = [*paths, *generate]
     instances = []
     for turn, task in enumerate(tasks):
         if progress is not None:

@@ -1,6 +1,8 @@
 """One solver on one instance, in a process of its own, so that time and memory are this run's alone."""
 
+import contextlib
 import os
+import signal
 import time
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -80,18 +82,23 @@ def run_solver(instance: Instance, solver: str, limits: Limits) -> SolverRun:
         When the process was killed or crashed.
     """
     context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(sender, instance, solver, limits))
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,))
     process.start()
-    sender.close()
+    theirs.close()
     try:
-        answer: SolverRun | PlacerError = receiver.recv()
-    except EOFError:
+        ours.send((instance, solver, limits))
+        answer: SolverRun | PlacerError = ours.recv()
+    except (EOFError, BrokenPipeError):
         process.join()
         raise BadInputError(
             f"{instance.name}: the {solver} solver ended with exit code {process.exitcode}",
             "it was killed or crashed: check the free memory",
         ) from None
+    except BaseException:
+        # Interrupted: neither the solver nor CBC, its child, runs on.
+        _kill(process.pid)
+        raise
     finally:
         process.join()
     if isinstance(answer, PlacerError):
@@ -99,16 +106,30 @@ def run_solver(instance: Instance, solver: str, limits: Limits) -> SolverRun:
     return answer
 
 
-def _work(sender: Connection, instance: Instance, solver: str, limits: Limits) -> None:
+def _kill(pid: int | None) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+def _work(channel: Connection) -> None:
+    # Ctrl-C goes to every process of the terminal; the one that waits for this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        instance, solver, limits = channel.recv()
+    except EOFError:
+        return
     problems = instance.problems()
     try:
         with PeakMemory() as memory:
             if solver == STRUCTURED:
-                sender.send(_structured(problems, limits, memory))
+                channel.send(_structured(problems, limits, memory))
             else:
-                _rival(sender, problems, solver, limits, memory)
+                _rival(channel, problems, solver, limits, memory)
     except PlacerError as error:
-        sender.send(error)
+        channel.send(error)
 
 
 def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: PeakMemory) -> SolverRun:
@@ -128,7 +149,7 @@ def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: 
 
 
 def _rival(
-    sender: Connection,
+    channel: Connection,
     problems: tuple[PlacementProblem, ...],
     solver: str,
     limits: Limits,
@@ -139,8 +160,8 @@ def _rival(
 
     def finish(answer: RivalAnswer) -> NoReturn:
         seconds, cpu_seconds = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
-        sender.send(_judged(problems, solver, answer, seconds, cpu_seconds, memory.peak_bytes))
-        sender.close()
+        channel.send(_judged(problems, solver, answer, seconds, cpu_seconds, memory.peak_bytes))
+        channel.close()
         # The solver may still be running in another thread: nothing in this process is needed any more.
         os._exit(0)
 

@@ -72,7 +72,7 @@ def sparse_program(levels: Sequence[PlacementProblem]) -> SparseProgram:
 def _write_level(writer: "_Writer", problem: PlacementProblem, z: int, *, alone: bool) -> Indices:
     kept = np.flatnonzero(problem.weight > 0)
     _, L, E = problem.shape
-    x = writer.columns(L * E, cost=problem.linear_us.ravel(), integer=True).reshape(L, E)
+    x = writer.columns(L * E, cost=problem.linear_us.ravel().astype(np.float64), integer=True).reshape(L, E)
     if not alone:
         each = np.arange(L * E)
         writer.rows(each, x.ravel(), -1.0, count=L * E, z=(z, 1.0))
@@ -88,7 +88,9 @@ def _write_level(writer: "_Writer", problem: PlacementProblem, z: int, *, alone:
         count=1,
         z=(z, float(problem.budget_bytes)),
     )
-    times = writer.columns(len(kept) * L, cost=np.repeat(problem.weight[kept], L), high=np.inf)
+    times = writer.columns(
+        len(kept) * L, cost=np.repeat(problem.weight[kept].astype(np.float64), L), high=np.inf
+    )
     sides = (
         (problem.hot_us, problem.hot_fixed_us, problem.hot_fixed_when, True),
         (problem.cold_us, problem.cold_fixed_us, problem.cold_fixed_when, False),
