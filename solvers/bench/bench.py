@@ -31,6 +31,8 @@ class BenchRow:
         As in `SolverRun`.
     best_known_us, best_known_by
         The lowest objective on record or found in this run, and by whom.
+    sha256
+        Of the instance: its key among the records.
     """
 
     name: str
@@ -45,6 +47,7 @@ class BenchRow:
     cpu_seconds: float
     best_known_us: float | None
     best_known_by: str | None
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ def _rows(instance: Instance, runs: dict[str, SolverRun], own: dict[float, Solve
             cpu_seconds=run.cpu_seconds,
             best_known_us=None if known is None else known.objective_us,
             best_known_by=None if known is None else f"{known.found_by} in {known.seconds:.0f} s",
+            sha256=instance.sha256,
         )
         for run in runs.values()
     ]
