@@ -44,7 +44,8 @@ def test_every_solver_has_a_row_and_all_agree(report: BenchReport) -> None:
             assert row.bound_us == pytest.approx(own.objective_us, rel=2e-4)
             assert row.bound_us <= row.objective_us
             assert row.lp_us is not None
-            assert row.lp_us <= row.objective_us
+            # No relaxation of these is trivial: HiGHS's first bound, from its columns alone, is 0 for levels.
+            assert 0.8 * row.objective_us <= row.lp_us <= row.objective_us
             assert row.status == "optimal"
             assert row.seconds > 0
             assert row.best_known_us is not None

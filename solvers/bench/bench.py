@@ -158,7 +158,7 @@ def _compared(
     if not highs:
         return []
     cpu = limits.cpu or not live
-    until_s = limits.time_limit_s if live else LIMITS_S[-1]
+    until_s = limits.time_limit_s if live else highs[-1].cpu_seconds
 
     def rows() -> list[ComparisonRow]:
         return comparison(instance.name, own, highs, cpu=cpu, until_s=until_s, recorded=not live)

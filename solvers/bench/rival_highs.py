@@ -1,5 +1,6 @@
 """HiGHS on an instance: one thread, its defaults, nothing of ours to start from."""
 
+import re
 import threading
 import time
 from typing import Any
@@ -13,6 +14,8 @@ from placer.solvers.highs_engine import highs_engine, highspy
 from placer.solvers.solution import SolverStatus
 
 _WATCH_S = 0.05
+_LOG_LINE = re.compile(r"%.*\s(\d+)\s+[\d.]+s\s*$")
+"""A line of HiGHS's table of progress, up to the iterations of linear programs and the time."""
 
 
 def run_highs(program: SparseProgram, *, gap: float, time_limit_s: float, cpu: bool, finish: Finish) -> None:
@@ -37,7 +40,8 @@ def run_highs(program: SparseProgram, *, gap: float, time_limit_s: float, cpu: b
     engine.passModel(_highs_program(program))
     watch = _Watch(program)
     engine.cbMipImprovingSolution.subscribe(watch.improved)
-    engine.cbMipLogging.subscribe(watch.told)
+    engine.cbLogging.subscribe(watch.printed)
+    engine.cbMipLogging.subscribe(watch.logged)
     engine.cbMipInterrupt.subscribe(watch.told)
     once = threading.Lock()
 
@@ -71,6 +75,8 @@ class _Watch:
         self._start_s, self._start_cpu_s = time.perf_counter(), time.process_time()
         self._milestones: list[Milestone] = []
         self._lp_us: float | None = None
+        self._iterations = 0
+        self._before_lp_us: float | None = None
         self.values: Any = None
 
     def elapsed_s(self, *, cpu: bool) -> float:
@@ -82,6 +88,17 @@ class _Watch:
         self.values = np.array(event.data_out.mip_solution)
         self.note(event.data_out.objective_function_value, event.data_out.mip_dual_bound)
 
+    def printed(self, event: Any) -> None:
+        """Keep the iterations of linear programs that a line of the log counts; its callback comes next."""
+        if match := _LOG_LINE.search(event.message):
+            self._iterations = int(match[1])
+
+    def logged(self, event: Any) -> None:
+        """A bound before the first iteration comes from the columns' bounds alone, not from a relaxation."""
+        if self._iterations == 0:
+            self._before_lp_us = float(event.data_out.mip_dual_bound)
+        self.told(event)
+
     def told(self, event: Any) -> None:
         self.note(event.data_out.mip_primal_bound, event.data_out.mip_dual_bound)
 
@@ -89,8 +106,8 @@ class _Watch:
         """Keep a milestone where something changed."""
         objective = float(objective_us) if np.isfinite(objective_us) else None
         bound = float(bound_us) if np.isfinite(bound_us) else None
-        if self._lp_us is None:
-            # The first bound that HiGHS has is its root relaxation.
+        if self._lp_us is None and bound != self._before_lp_us:
+            # Its presolved root relaxation, before cuts.
             self._lp_us = bound
         last = self._milestones[-1] if self._milestones else None
         if last is None or (last.objective_us, last.bound_us) != (objective, bound):
