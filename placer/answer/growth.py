@@ -19,7 +19,7 @@ def _verdict(result: Growth) -> str:
     if not result.exponents:
         return f"{result.family}: no fit, since only {counted} ended within the limit"
     powers = " · ".join(f"{one.dimension}^({one.value:.2f} ± {one.error:.2f})" for one in result.exponents)
-    left_out = f"; {result.left_out} ran into the limit and are left out" if result.left_out else ""
+    left_out = f"; without {result.left_out} that ran into the limit" if result.left_out else ""
     return (
         f"{result.family}: CPU seconds grow as {powers}, fitted to {counted}, "
         f"typically within a factor {result.spread:.2f}{left_out}"
