@@ -75,3 +75,16 @@ def test_a_level_whose_bound_is_too_high_is_not_chosen() -> None:
     assert solution.objective_us == 10.0
     assert solution.bound_us == pytest.approx(10.0)
     assert solution.status is SolverStatus.OPTIMAL
+
+
+def test_a_level_in_which_no_expert_is_ever_active_pays_nothing() -> None:
+    case = problem(
+        [[[0.0, 0.0]]],
+        [[[0.0, 0.0]]],
+        1,
+        cold_fixed_us=np.array([[7.0]]),
+        cold_fixed_when=FixedCharge.ANY_ACTIVE,
+    )
+    answer = run_cbc(sparse_program([case]), gap=0.0, time_limit_s=20, cpu=False)
+    assert answer.hot is not None
+    assert case.objective_us(answer.hot) == 0.0

@@ -150,7 +150,9 @@ def _payers(
         count=height,
         z=None if hot else (z, -size),
     )
-    return np.where(of_row >= 0, pays[of_row], -1)
+    payers = np.full(len(active), -1)
+    payers[of_row >= 0] = pays[of_row[of_row >= 0]]
+    return payers
 
 
 class _Writer:
