@@ -1073,31 +1073,104 @@ def preflight(
 
 @app.command()
 def bench(
-    instances: Annotated[list[Path], typer.Argument(help="Solver instances (.npz).")],
+    instances: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Solver instances (.npz); without any, one generated for each family."),
+    ] = None,
+    family: Annotated[
+        str, typer.Option("--family", help="Generate these, separated by commas: balanced,multi-level")
+    ] = "",
+    size: Annotated[
+        str | None, typer.Option("--size", help="LAYERSxEXPERTSxSTEPS of generated ones: 92x896x32.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of generated instances.")] = 0,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="Write the generated instances to a folder; solve none.")
+    ] = None,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="Fit how time grows with layers, experts and steps.")
+    ] = False,
     time_limit: Annotated[
         float, typer.Option("--time-limit", help="Seconds per solver and instance.")
     ] = 30.0,
+    clock: Annotated[
+        str, typer.Option("--clock", help="What limits rivals: wall, or cpu (their own CPU time).")
+    ] = "wall",
     rivals: Annotated[str, typer.Option("--rivals", help="highs,cbc")] = "",
-    gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.0,
+    gap: Annotated[
+        float | None,
+        typer.Option("--gap", help="Relative gap to stop at; 0 unless given, 0.005 with --growth."),
+    ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows as CSV.")] = None,
+    milestones: Annotated[
+        Path | None,
+        typer.Option("--milestones", help="Write as CSV what the rivals held after 5, 10, 30 ... seconds."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Solve instances and print objective, bound and gap."""
-    from placer.answer.bench import bench_answer, write_bench_csv
-    from placer.solvers.bench import bench as run_bench
+    """Solve instances and print objective, bound and gap; with rivals, who is ahead at equal time."""
+    from placer.answer.bench import bench_answer, write_csv
+    from placer.answer.growth import growth_answer
+    from placer.solvers.bench.bench import bench as run_bench
+    from placer.solvers.bench.growth import FAMILIES
+    from placer.solvers.bench.growth import growth as run_growth
+    from placer.solvers.bench.instance_file import write_instances
+    from placer.solvers.bench.selection import selected
+    from placer.solvers.bench.solver_run import Limits
 
-    if csv is not None:
-        checked_output(csv, instances)
+    for output in (csv, milestones):
+        if output is not None:
+            checked_output(output, instances or [])
     names = [name for name in rivals.split(",") if name]
     for name in names:
         _choice(name, {"highs": None, "cbc": None}, "--rivals")
-    rows = run_bench(instances, time_limit_s=time_limit, rivals=names, gap=gap)
+    if milestones is not None and not names:
+        raise BadInputError("--milestones are those of rivals", "add --rivals highs,cbc")
+    on_cpu = _choice(clock, {"wall": False, "cpu": True}, "--clock")
+    if growth:
+        limits = Limits(time_limit, gap=0.005 if gap is None else gap, cpu=on_cpu)
+        with _Bar() as bar:
+            grown = run_growth(
+                limits,
+                families=[name for name in family.split(",") if name] or FAMILIES,
+                seed=seed,
+                progress=bar,
+            )
+        if csv is not None:
+            write_csv([point for one in grown for point in one.points], csv)
+        if json_output:
+            _print_json({"growth": [asdict(one) for one in grown]})
+        else:
+            _show(growth_answer(grown))
+        return
+    with _Bar() as bar:
+        chosen = selected(
+            instances or [],
+            families=[name for name in family.split(",") if name],
+            size=size,
+            seed=seed,
+            progress=bar,
+        )
+    if write is not None:
+        for path in write_instances(chosen, write):
+            _say(f"{path}")
+        return
+    with _Bar() as bar:
+        limits = Limits(time_limit, gap=gap or 0.0, cpu=on_cpu)
+        report = run_bench(chosen, limits, rivals=names, progress=bar)
     if csv is not None:
-        write_bench_csv(rows, csv)
+        write_csv(report.rows, csv)
+    if milestones is not None:
+        write_csv(report.milestones, milestones)
     if json_output:
-        _print_json({"rows": [asdict(row) for row in rows]})
+        _print_json(
+            {
+                "rows": [asdict(row) for row in report.rows],
+                "comparison": [asdict(row) for row in report.comparison],
+            }
+        )
     else:
-        _show(bench_answer(rows))
+        _show(bench_answer(report))
 
 
 @app.command()
@@ -1234,7 +1307,9 @@ def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
     _interrupted.clear()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        # Under nohup a command outlives its terminal.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     # Python leaves a closed standard stream as None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from shared_data import SHARED_DATA, needs_shared_data
 from small_problems import optimum_us, problem, problems
 
-from placer.solvers.instance import read_instance
+from placer.solvers.bench.instance_file import read_instance
 from placer.solvers.problem import FixedCharge, PlacementProblem
 from placer.solvers.solution import SolverStatus
 from placer.solvers.structured import solve_structured
@@ -178,8 +178,7 @@ def test_a_feasible_warm_start_is_never_worsened() -> None:
     ],
 )
 def test_instances_are_proven(name: str, gap: float) -> None:
-    solution = solve_structured(
-        read_instance(SHARED_DATA / "instances" / f"{name}.npz"), gap=gap, time_limit_s=30
-    )
+    (problem,) = read_instance(SHARED_DATA / "instances" / f"{name}.npz").problems()
+    solution = solve_structured(problem, gap=gap, time_limit_s=30)
     assert solution.gap is not None
     assert solution.gap <= gap

@@ -1,0 +1,213 @@
+"""One solver on one instance, in a process of its own, so that time and memory are this run's alone."""
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import NoReturn
+
+import psutil
+
+from placer.errors import BadInputError, PlacerError
+from placer.solvers.bench.instance import Instance
+from placer.solvers.bench.level_choice import solve_levels
+from placer.solvers.bench.rival import RivalAnswer
+from placer.solvers.bench.rival_cbc import run_cbc
+from placer.solvers.bench.rival_highs import run_highs
+from placer.solvers.bench.sparse_program import sparse_program
+from placer.solvers.bench.trajectory import Milestone
+from placer.solvers.ilp import TOLERANCE
+from placer.solvers.peak_memory import PeakMemory
+from placer.solvers.problem import PlacementProblem
+from placer.solvers.solution import SolverStatus, relative_gap
+
+STRUCTURED = "structured"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a solver stops: at a relative ``gap``, or after ``time_limit_s``.
+
+    The clock is the wall's, or with ``cpu`` the CPU time of the rival's own process, which other work on
+    the machine does not use up. The structured solver's clock is always the wall's.
+    """
+
+    time_limit_s: float
+    gap: float = 0.0
+    cpu: bool = False
+
+
+@dataclass(frozen=True)
+class SolverRun:
+    """How far one solver came on one instance.
+
+    Attributes
+    ----------
+    objective_us
+        Of its placement, computed from the instance; None where it has none.
+    lp_us
+        The linear relaxation's value, or None where it was not reached.
+    seconds, cpu_seconds
+        Wall clock and CPU time (all threads) of the solve; reading the instance is left out, for rivals
+        writing their program too.
+    peak_bytes
+        Resident memory at its peak, less what the process held with the instance read.
+    milestones
+        Of a rival: each change of its placement or bound.
+    """
+
+    solver: str
+    status: SolverStatus
+    objective_us: float | None
+    lp_us: float | None
+    bound_us: float | None
+    gap: float | None
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    milestones: tuple[Milestone, ...] = ()
+
+
+def run_solver(instance: Instance, solver: str, limits: Limits) -> SolverRun:
+    """Run ``solver`` (`STRUCTURED` or one of `RIVALS`) on ``instance`` in a fresh interpreter.
+
+    Raises
+    ------
+    MissingComponentError
+        When the rival is not installed.
+    BadInputError
+        When the process was killed or crashed.
+    """
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,))
+    process.start()
+    theirs.close()
+    try:
+        ours.send((instance, solver, limits))
+        answer: SolverRun | PlacerError = ours.recv()
+    except (EOFError, BrokenPipeError):
+        process.join()
+        raise BadInputError(
+            f"{instance.name}: the {solver} solver ended with exit code {process.exitcode}",
+            "it was killed or crashed: check the free memory",
+        ) from None
+    except BaseException:
+        # Interrupted: neither the solver nor CBC, its child, runs on.
+        _kill(process.pid)
+        raise
+    finally:
+        process.join()
+    if isinstance(answer, PlacerError):
+        raise answer
+    return answer
+
+
+def _kill(pid: int | None) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+def _work(channel: Connection) -> None:
+    # Ctrl-C goes to every process of the terminal; the one that waits for this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        instance, solver, limits = channel.recv()
+    except EOFError:
+        return
+    problems = instance.problems()
+    try:
+        with PeakMemory() as memory:
+            if solver == STRUCTURED:
+                channel.send(_structured(problems, limits, memory))
+            else:
+                _rival(channel, problems, solver, limits, memory)
+    except PlacerError as error:
+        channel.send(error)
+
+
+def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: PeakMemory) -> SolverRun:
+    start_s = _cpu_s()
+    solution = solve_levels(problems, gap=limits.gap, time_limit_s=limits.time_limit_s)
+    return SolverRun(
+        solver=STRUCTURED,
+        status=solution.status,
+        objective_us=solution.objective_us,
+        lp_us=solution.lp_us,
+        bound_us=solution.bound_us,
+        gap=solution.gap,
+        seconds=solution.seconds,
+        cpu_seconds=_cpu_s() - start_s,
+        peak_bytes=memory.peak_bytes,
+    )
+
+
+def _rival(
+    channel: Connection,
+    problems: tuple[PlacementProblem, ...],
+    solver: str,
+    limits: Limits,
+    memory: PeakMemory,
+) -> None:
+    program = sparse_program(problems)
+    start_s, start_cpu_s = time.perf_counter(), _cpu_s()
+
+    def finish(answer: RivalAnswer) -> NoReturn:
+        seconds, cpu_seconds = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
+        channel.send(_judged(problems, solver, answer, seconds, cpu_seconds, memory.peak_bytes))
+        channel.close()
+        # The solver may still be running in another thread: nothing in this process is needed any more.
+        os._exit(0)
+
+    if solver == "highs":
+        run_highs(program, gap=limits.gap, time_limit_s=limits.time_limit_s, cpu=limits.cpu, finish=finish)
+    else:
+        finish(run_cbc(program, gap=limits.gap, time_limit_s=limits.time_limit_s, cpu=limits.cpu))
+
+
+def _judged(
+    problems: tuple[PlacementProblem, ...],
+    solver: str,
+    answer: RivalAnswer,
+    seconds: float,
+    cpu_seconds: float,
+    peak_bytes: int,
+) -> SolverRun:
+    """The answer with its placement checked and priced; the bound is lowered by the solver's tolerance."""
+    objective = gap = None
+    status, bound = answer.status, answer.bound_us
+    if bound is not None:
+        bound -= TOLERANCE * (abs(bound) + 1e-3)
+    if answer.hot is not None and answer.level is not None:
+        problem = problems[answer.level]
+        if problem.is_feasible(answer.hot):
+            objective = problem.objective_us(answer.hot)
+            bound = None if bound is None else min(bound, objective)
+            gap = None if bound is None else relative_gap(objective, bound, problem.constant_us)
+        else:
+            # Within its own tolerance, but not a placement.
+            status = SolverStatus.NO_SOLUTION
+    return SolverRun(
+        solver=solver,
+        status=status,
+        objective_us=objective,
+        lp_us=answer.lp_us,
+        bound_us=bound,
+        gap=gap,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        peak_bytes=peak_bytes,
+        milestones=answer.milestones,
+    )
+
+
+def _cpu_s() -> float:
+    """CPU time of this process and of its children that have ended (CBC is one)."""
+    times = psutil.Process().cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
