@@ -196,4 +196,5 @@ def placement_problem(
         linear_us=np.zeros((L, E)) if linear_us is None else np.asarray(linear_us, dtype=np.float64),
         constant_us=sum(part.base_us * share for part, share in parts),
         name=name,
+        heaviest_factor=stacked("heaviest_factor"),
     )
