@@ -46,9 +46,16 @@ class BenchRow:
 
 
 def bench(
-    paths: Sequence[Path], *, time_limit_s: float, rivals: Sequence[str] = (), gap: float = 0.0
+    paths: Sequence[Path],
+    *,
+    time_limit_s: float,
+    rivals: Sequence[str] = (),
+    gap: float = 0.0,
+    prove: bool = False,
 ) -> list[BenchRow]:
     """Solve every instance with the structured solver and with each of ``rivals``.
+
+    ``prove`` lets the structured solver go on to the time limit where its gap is open.
 
     Raises
     ------
@@ -66,17 +73,17 @@ def bench(
     for path in paths:
         read_instance(path)
     return [
-        _in_own_process(Path(path), solver, time_limit_s, gap)
+        _in_own_process(Path(path), solver, time_limit_s, gap, prove)
         for path in paths
         for solver in ("structured", *rivals)
     ]
 
 
-def _in_own_process(path: Path, solver: str, time_limit_s: float, gap: float) -> BenchRow:
+def _in_own_process(path: Path, solver: str, time_limit_s: float, gap: float, prove: bool) -> BenchRow:
     # A fresh interpreter: only there is the peak of resident memory this solve's own.
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_solve, args=(sender, path, solver, time_limit_s, gap))
+    process = context.Process(target=_solve, args=(sender, path, solver, time_limit_s, gap, prove))
     process.start()
     sender.close()
     try:
@@ -94,13 +101,13 @@ def _in_own_process(path: Path, solver: str, time_limit_s: float, gap: float) ->
     return answer
 
 
-def _solve(sender: Connection, path: Path, solver: str, time_limit_s: float, gap: float) -> None:
+def _solve(sender: Connection, path: Path, solver: str, time_limit_s: float, gap: float, prove: bool) -> None:
     try:
         problem = read_instance(path)
         solution: Solution
         with PeakMemory() as memory:
             if solver == "structured":
-                solution = solve_structured(problem, gap=gap, time_limit_s=time_limit_s)
+                solution = solve_structured(problem, gap=gap, time_limit_s=time_limit_s, prove=prove)
             else:
                 solution = solve_ilp(
                     problem,

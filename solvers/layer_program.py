@@ -11,6 +11,7 @@ from scipy import sparse
 from placer.solvers.decided import Decided
 from placer.solvers.layer_view import Float64s, LayerView
 from placer.solvers.problem import FixedCharge, Mask
+from placer.solvers.relaxation import MixedLayers
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class _Rows:
         return sparse.csr_matrix(entries, shape=(len(self.lower), columns))
 
 
-def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -> LayerProgram:
+def layer_program(
+    view: LayerView, layer: int, decided: Decided, price: float, relaxed: MixedLayers | None = None
+) -> LayerProgram:
     """Write the program: min sum of step times + (linear + price of bytes) x, counts within the mixed bounds.
 
     A step in which all free experts with a cost are alike costs a function of their count: its lower
@@ -91,6 +94,8 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
     relaxation of that step exact. Elsewhere both sides are rows, and so is each expert that the max-term may
     make the cold side; a charge that can go unpaid where it
     shows has an indicator, at least x (hot side) or 1 - x (cold side) of every expert with a cost.
+    ``relaxed``, evaluated with no more experts decided than ``decided``, adds a row per step that holds what
+    it knows of whole counts.
     """
     _, S, _ = view.shape
     free = np.flatnonzero(decided.free[layer])
@@ -142,7 +147,10 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
             rows.add(columns, values, lower)
             if not hot_side and times.heaviest_factor[step] > 1:
                 shared = columns[len(paying) :], values[len(paying) :]
-                factor, settled_us = float(times.heaviest_factor[step]), float(times.settled_heaviest_us[step])
+                factor, settled_us = (
+                    float(times.heaviest_factor[step]),
+                    float(times.settled_heaviest_us[step]),
+                )
                 rows.add(*shared, base - float(times.cold_settled_us[step]) + factor * settled_us)
                 for expert in paying:
                     heavy = factor * float(cost[expert])
@@ -151,6 +159,8 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
                         np.append(heavy, shared[1]),
                         base - float(times.cold_settled_us[step]) + heavy,
                     )
+    if relaxed is not None:
+        _add_relaxed(rows, view, layer, decided, relaxed)
     width = F + S + len(charge_us)
     fewest, most = int(view.fewest[layer] - settled.sum()), int(view.most[layer] - settled.sum())
     if fewest > 0:
@@ -175,6 +185,23 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
     kinds = [highspy.HighsVarType.kInteger] * F + [highspy.HighsVarType.kContinuous] * (width - F)
     model.integrality_ = kinds
     return LayerProgram(model, free, times, members, on_hot)
+
+
+def _add_relaxed(rows: _Rows, view: LayerView, layer: int, decided: Decided, relaxed: MixedLayers) -> None:
+    """Rows time >= a H + (1 - a) C + g k + least of step 3 in `relaxation`'s proof."""
+    free = np.flatnonzero(decided.free[layer])
+    hot, cold = view.hot_us[layer], view.cold_us[layer]
+    share, tilt = relaxed.multipliers.hot_share[layer], relaxed.multipliers.tilt_us[layer]
+    counted = ((hot > 0) | (cold > 0)) & relaxed.decided.free[layer]
+    slope = share[:, None] * hot - (1.0 - share)[:, None] * cold + tilt[:, None] * counted
+    level = (1.0 - share) * cold.sum(axis=1) + relaxed.least_us[layer]
+    level = level + slope[:, decided.hot[layer]].sum(axis=1)
+    level = level - 1e-9 * (np.abs(level) + np.abs(slope).sum(axis=1))
+    for step in np.flatnonzero(np.isfinite(level)):
+        row = slope[step, free]
+        taking = np.flatnonzero(row)
+        columns = np.append(taking, len(free) + step)
+        rows.add(columns, np.append(-row[taking], 1.0), float(level[step]))
 
 
 def _side(times: _StepTimes, step: int, hot_side: bool) -> tuple[float, float, bool]:

@@ -35,9 +35,7 @@ def marginal_us(problem: PlacementProblem, hot: Mask) -> Floats:
         when_hot = np.maximum(
             other_hot + hot_us + hot_fixed * hot_joined, other_cold + cold_fixed * cold_alone
         )
-        when_cold = np.maximum(
-            other_hot + hot_fixed * hot_alone, joined_us + cold_fixed * cold_joined
-        )
+        when_cold = np.maximum(other_hot + hot_fixed * hot_alone, joined_us + cold_fixed * cold_joined)
         value[layer] = problem.weight @ (when_cold - when_hot) - problem.linear_us[layer]
     return value
 
