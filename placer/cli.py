@@ -53,6 +53,9 @@ _NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsH
 ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 TpOption = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
+ProveOption = Annotated[
+    bool, typer.Option("--prove", help="Go on to the time limit where the gap is still open.")
+]
 GpuFreeOption = Annotated[
     str | None,
     typer.Option(
@@ -617,7 +620,10 @@ def solve(
     kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16, fp8 or auto.")] = "bf16",
     solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds per level.")] = 30.0,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Solver seconds per level (30; 120 with --prove).")
+    ] = None,
+    prove: ProveOption = False,
     prefill_from: PrefillFromOption = "decode",
     chunk: Annotated[str, typer.Option("--chunk", help="Prefill chunk, tokens, or auto.")] = "auto",
     min_hot: Annotated[
@@ -641,6 +647,12 @@ def solve(
     json_output: JsonOption = False,
     pin: Annotated[
         list[str] | None, typer.Option("--pin", help="LAYER=all or LAYER=none: fix a layer; repeatable.")
+    ] = None,
+    min_hot_per_layer: Annotated[
+        int, typer.Option("--min-hot-per-layer", help="Hot experts that every layer must have.")
+    ] = 0,
+    max_hot_per_layer: Annotated[
+        int | None, typer.Option("--max-hot-per-layer", help="Hot experts that no layer may exceed.")
     ] = None,
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show the best plan for every number of running requests.")
@@ -684,7 +696,8 @@ def solve(
         ),
         solver=_choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
         gap=gap,
-        time_limit_s=time_limit,
+        time_limit_s=_seconds(time_limit, prove),
+        prove=prove,
         seed=seed,
         prefill_from=_prefill_from(prefill_from),
         chunk_tokens=_count_or_auto(chunk, "--chunk"),
@@ -693,6 +706,8 @@ def solve(
         loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
         device_bytes=measured.gpu.usable_bytes,
         pins=_pins(pin or []),
+        least_hot=min_hot_per_layer,
+        most_hot=max_hot_per_layer,
         frontier=frontier,
         lp_path=write_lp,
     )
@@ -961,8 +976,10 @@ def export(
 def bench(
     instances: Annotated[list[Path], typer.Argument(help="Solver instances (.npz).")],
     time_limit: Annotated[
-        float, typer.Option("--time-limit", help="Seconds per solver and instance.")
-    ] = 30.0,
+        float | None,
+        typer.Option("--time-limit", help="Seconds per solver and instance (30; 120 with --prove)."),
+    ] = None,
+    prove: ProveOption = False,
     rivals: Annotated[str, typer.Option("--rivals", help="highs,cbc")] = "",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.0,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows as CSV.")] = None,
@@ -977,7 +994,7 @@ def bench(
     names = [name for name in rivals.split(",") if name]
     for name in names:
         _choice(name, {"highs": None, "cbc": None}, "--rivals")
-    rows = run_bench(instances, time_limit_s=time_limit, rivals=names, gap=gap)
+    rows = run_bench(instances, time_limit_s=_seconds(time_limit, prove), rivals=names, gap=gap, prove=prove)
     if csv is not None:
         write_bench_csv(rows, csv)
     if json_output:
@@ -1061,6 +1078,11 @@ def _count_or_auto(text: str, flag: str) -> int | None:
         return int(text)
     except ValueError:
         raise BadInputError(f"{flag} {text!r} is not a number", "give a whole number or auto") from None
+
+
+def _seconds(time_limit: float | None, prove: bool) -> float:
+    """Solver seconds: as given, otherwise 30, or 120 to prove."""
+    return time_limit if time_limit is not None else 120.0 if prove else 30.0
 
 
 def _pins(texts: list[str]) -> dict[int, bool]:

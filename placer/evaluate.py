@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from placer.baselines import BASELINES, around_pins
+from placer.baselines import BASELINES
+from placer.hot_bounds import hot_bounds
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
@@ -90,10 +91,10 @@ def evaluate(
     solving, _, reporting = split_requests(trace, SPLIT_SHARES, seed=seed)
     hot = placement.hot_mask()
     counts = selection_counts(solving)
-    pins = {model.moe_layers.index(layer): all_hot for layer, all_hot in placement.pins.items()}
+    limits = hot_bounds(model, placement.pins, least=placement.least_hot, most=placement.most_hot)
     masks: dict[str, Mask] = {
         "plan": hot,
-        **{name: around_pins(place, counts, int(hot.sum()), pins) for name, place in BASELINES.items()},
+        **{name: limits.baseline(place, counts, int(hot.sum())) for name, place in BASELINES.items()},
     }
     scores = _score(masks, placement, model, reporting, profile, seed)
     by_domain = {

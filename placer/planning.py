@@ -186,6 +186,9 @@ def placement_document(
         document["pinned"] = {
             str(layer): "all" if all_hot else "none" for layer, all_hot in request.pins.items()
         }
+    if request.least_hot or request.most_hot is not None:
+        most = model.experts if request.most_hot is None else request.most_hot
+        document["hot_per_layer"] = {"min": request.least_hot, "max": most}
     if solved.frontier:
         document["frontier"] = _frontier(solved, null_reasons)
     if trace is None:
