@@ -56,6 +56,9 @@ _NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsH
 ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 TpOption = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
+ProveOption = Annotated[
+    bool, typer.Option("--prove", help="Go on to the time limit where the gap is still open.")
+]
 GpuFreeOption = Annotated[
     str | None,
     typer.Option(
@@ -623,7 +626,10 @@ def solve(
     kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16, fp8 or auto.")] = "bf16",
     solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Solver seconds per level.")] = 30.0,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Solver seconds per level (30; 120 with --prove).")
+    ] = None,
+    prove: ProveOption = False,
     prefill_from: PrefillFromOption = "decode",
     chunk: Annotated[str, typer.Option("--chunk", help="Prefill chunk, tokens, or auto.")] = "auto",
     min_hot: Annotated[
@@ -650,6 +656,12 @@ def solve(
     json_output: JsonOption = False,
     pin: Annotated[
         list[str] | None, typer.Option("--pin", help="LAYER=all or LAYER=none: fix a layer; repeatable.")
+    ] = None,
+    min_hot_per_layer: Annotated[
+        int, typer.Option("--min-hot-per-layer", help="Hot experts that every layer must have.")
+    ] = 0,
+    max_hot_per_layer: Annotated[
+        int | None, typer.Option("--max-hot-per-layer", help="Hot experts that no layer may exceed.")
     ] = None,
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show the best plan for every number of running requests.")
@@ -702,7 +714,8 @@ def solve(
         ),
         solver=_choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
         gap=gap,
-        time_limit_s=time_limit,
+        time_limit_s=_seconds(time_limit, prove),
+        prove=prove,
         seed=seed,
         prefill_from=_prefill_from(prefill_from),
         chunk_tokens=_count_or_auto(chunk, "--chunk"),
@@ -711,6 +724,8 @@ def solve(
         loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
         device_bytes=measured.gpu.usable_bytes,
         pins=_pins(pin or []),
+        least_hot=min_hot_per_layer,
+        most_hot=max_hot_per_layer,
         frontier=frontier,
         lp_path=write_lp,
         mix={} if mix is None else parse_mix(mix),
@@ -1091,8 +1106,10 @@ def bench(
         bool, typer.Option("--growth", help="Fit how time grows with layers, experts and steps.")
     ] = False,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", help="Seconds per solver and instance.")
-    ] = 30.0,
+        float | None,
+        typer.Option("--time-limit", help="Seconds per solver and instance (30; 120 with --prove)."),
+    ] = None,
+    prove: ProveOption = False,
     clock: Annotated[
         str, typer.Option("--clock", help="What limits rivals: wall, or cpu (their own CPU time).")
     ] = "wall",
@@ -1127,8 +1144,9 @@ def bench(
     if milestones is not None and not names:
         raise BadInputError("--milestones are those of rivals", "add --rivals highs,cbc")
     on_cpu = _choice(clock, {"wall": False, "cpu": True}, "--clock")
+    seconds = _seconds(time_limit, prove)
     if growth:
-        limits = Limits(time_limit, gap=0.005 if gap is None else gap, cpu=on_cpu)
+        limits = Limits(seconds, gap=0.005 if gap is None else gap, cpu=on_cpu, prove=prove)
         with _Bar() as bar:
             grown = run_growth(
                 limits,
@@ -1156,7 +1174,7 @@ def bench(
             _say(f"{path}")
         return
     with _Bar() as bar:
-        limits = Limits(time_limit, gap=gap or 0.0, cpu=on_cpu)
+        limits = Limits(seconds, gap=gap or 0.0, cpu=on_cpu, prove=prove)
         report = run_bench(chosen, limits, rivals=names, progress=bar)
     if csv is not None:
         write_csv(report.rows, csv)
@@ -1258,6 +1276,11 @@ def _numbers(flag: str, text: str) -> tuple[int, ...] | None:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
         raise BadInputError(f"{flag} is {text!r}", "give numbers between commas, auto or none") from None
+
+
+def _seconds(time_limit: float | None, prove: bool) -> float:
+    """Solver seconds: as given, otherwise 30, or 120 to prove."""
+    return time_limit if time_limit is not None else 120.0 if prove else 30.0
 
 
 def _pins(texts: list[str]) -> dict[int, bool]:

@@ -56,6 +56,11 @@ def _hot(document: "PlacementDocument") -> Iterator[str]:
             yield f"pinned.{layer}: is not one of model.layers"
         elif held != (experts if place == "all" else 0):
             yield f"pinned.{layer}: is {place!r}, but hot.{layer} names {held:,} of {experts:,} experts"
+    if (asked := document.hot_per_layer) is not None:
+        for layer in sorted(layers - set(document.pinned or {}), key=int):
+            held = len(document.hot.get(layer, ()))
+            if not asked.min <= held <= asked.max:
+                yield f"hot_per_layer: is {asked.min} to {asked.max}, but hot.{layer} names {held:,} experts"
     named = sum(len(ids) for ids in document.hot.values())
     if named != document.hot_total:
         yield f"hot_total: is {document.hot_total:,}, but hot names {named:,} experts"

@@ -197,6 +197,8 @@ def drift(
         seed=seed,
         prefill_from=prefill_from,
         pins=placement.pins,
+        least_hot=placement.least_hot,
+        most_hot=placement.most_hot,
     )
     plan = placement.hot_mask()
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from placer.baselines import BASELINES, around_pins
+from placer.baselines import BASELINES
 from placer.gain import Gains, gains
+from placer.hot_bounds import hot_bounds
 from placer.level_cost import LevelCosts
 from placer.matching import check_matching
 from placer.model.spec import ModelSpec
@@ -106,10 +107,10 @@ def evaluate(
     solving, reporting = (mixed(part, mix, seed) for part in (parts[0], parts[2]))
     hot = placement.hot_mask()
     counts = selection_counts(solving)
-    pins = {model.moe_layers.index(layer): all_hot for layer, all_hot in placement.pins.items()}
+    limits = hot_bounds(model, placement.pins, least=placement.least_hot, most=placement.most_hot)
     masks: dict[str, Mask] = {
         "plan": hot,
-        **{name: around_pins(place, counts, int(hot.sum()), pins) for name, place in BASELINES.items()},
+        **{name: limits.baseline(place, counts, int(hot.sum())) for name, place in BASELINES.items()},
     }
     scores = _score(masks, placement, model, reporting, profile, seed)
     by_domain = {

@@ -60,6 +60,8 @@ class Explanation:
         Microseconds per output token of the plan, or None.
     calibration
         What the costs behind the values were calibrated with, or None.
+    held_by
+        The flag that keeps the layer's count where it is (a pin, or a limit that it has reached), or None.
     """
 
     layer: int
@@ -74,6 +76,7 @@ class Explanation:
     best_cold: ExpertPlace | None
     objective_us: float | None
     calibration: str | None
+    held_by: str | None = None
 
     def document(self) -> dict[str, Any]:
         """The ``explain --json`` document."""
@@ -140,4 +143,16 @@ def explain(placement: PlacementDocument, layer: int, expert: int | None = None)
         best_cold=first(~hot),
         objective_us=placement.solver.objective_us,
         calibration=placement.predicted.provenance.get("calibration"),
+        held_by=_held_by(placement, layer, int(hot[layers.index(layer)].sum())),
     )
+
+
+def _held_by(placement: PlacementDocument, layer: int, count: int) -> str | None:
+    pinned = placement.pins.get(layer)
+    if pinned is not None:
+        return f"--pin {layer}={'all' if pinned else 'none'}"
+    if placement.least_hot and count == placement.least_hot:
+        return f"--min-hot-per-layer {count}"
+    if count == placement.most_hot and count < placement.model.experts:
+        return f"--max-hot-per-layer {count}"
+    return None

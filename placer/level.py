@@ -64,6 +64,7 @@ def levels(
     kv_dtypes: tuple[str, ...],
     chunk_tokens: int | None = None,
     min_hot_per_layer: int = 0,
+    min_hot_flag: str = "--min-hot",
     speculative: bool = False,
     loss_bytes: int | None = None,
     device_bytes: int | None = None,
@@ -91,7 +92,7 @@ def levels(
         )
     if not 0 <= min_hot_per_layer <= model.experts:
         raise BadInputError(
-            f"--min-hot is {min_hot_per_layer}", f"a layer has {model.experts} experts: give 0 to that"
+            f"{min_hot_flag} is {min_hot_per_layer}", f"a layer has {model.experts} experts: give 0 to that"
         )
     running = (max_running,) if max_running is not None else running_grid(workload.concurrency)
     if chunk_tokens is not None and chunk_tokens < min(running):
@@ -132,7 +133,7 @@ def levels(
         if demand.fits
     )
     if not fitting:
-        raise _infeasible(tried, auto_running=max_running is None)
+        raise _infeasible(tried, auto_running=max_running is None, min_hot_flag=min_hot_flag)
     return fitting
 
 
@@ -140,7 +141,6 @@ _FLAGS = {
     "kv_tokens": "--min-kv-tokens",
     "request_tokens": "--prompt-tokens + --output-tokens",
     "kv_dtype": "--kv-dtype",
-    "hot_per_layer": "--min-hot",
     "running": "--max-running",
     "chunk_tokens": "--chunk",
     "tp": "--tp",
@@ -148,7 +148,7 @@ _FLAGS = {
 }
 
 
-def _infeasible(tried: list[MemoryDemand], *, auto_running: bool) -> InfeasibleError:
+def _infeasible(tried: list[MemoryDemand], *, auto_running: bool, min_hot_flag: str) -> InfeasibleError:
     """Says what the closest level lacks; fewer running requests were tried already where they are decided."""
     closest = max(tried, key=lambda demand: demand.ledger().unused_bytes)
     ledger, settings = closest.ledger(), closest.settings
@@ -160,7 +160,8 @@ def _infeasible(tried: list[MemoryDemand], *, auto_running: bool) -> InfeasibleE
         f"{settings.max_running_requests} running request(s), chunk {settings.chunk_tokens}, "
         f"{settings.kv_tokens:,} {settings.kv_dtype} KV tokens{asked}"
     )
-    flags = {kind: flag for kind, flag in _FLAGS.items() if not (kind == "running" and auto_running)}
+    named = {**_FLAGS, "hot_per_layer": min_hot_flag}
+    flags = {kind: flag for kind, flag in named.items() if not (kind == "running" and auto_running)}
     cures = remedies(closest, flags)
     advice = [
         f"{cure.advice} and a profile of that tp" if cure.kind == "tp" else cure.advice for cure in cures

@@ -1,6 +1,5 @@
 """What a level's steps cost on either side: the bridge from cost model and steps to a placement problem."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -180,12 +179,13 @@ def placement_problem(
     tp: int,
     linear_us: Floats | None,
     name: str,
-    pins: Mapping[int, bool] = {},
+    min_hot: NDArray[np.int64] | None = None,
+    max_hot: NDArray[np.int64] | None = None,
 ) -> PlacementProblem:
     """The level's problem: minimise microseconds per output token over the hot set.
 
-    ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None. ``pins`` maps rows
-    (positions among the MoE layers) to all hot (True) or all cold.
+    ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None. ``min_hot`` and ``max_hot``
+    int [L] bound the hot experts of each layer.
     """
     L, E = len(model.moe_layers), model.experts
     parts = [(costs.decode, 1.0 / costs.decode.tokens)]
@@ -193,9 +193,6 @@ def placement_problem(
         parts.append((costs.prefill, costs.prefill_weight))
     weight = np.concatenate([np.full(len(part.hot_us), share / len(part.hot_us)) for part, share in parts])
     share_bytes = expert_share_bytes(model, tp)
-    min_hot, max_hot = np.zeros(L, dtype=np.int64), np.full(L, E, dtype=np.int64)
-    for row, all_hot in pins.items():
-        min_hot[row] = max_hot[row] = E if all_hot else 0
 
     def stacked(field: str) -> NDArray[np.float64]:
         return np.concatenate([np.asarray(getattr(part, field), dtype=np.float64) for part, _ in parts])
@@ -211,9 +208,10 @@ def placement_problem(
         weight=weight,
         expert_bytes=np.full(L, share_bytes, dtype=np.int64),
         budget_bytes=room_experts * share_bytes,
-        min_hot=min_hot,
-        max_hot=max_hot,
+        min_hot=np.zeros(L, dtype=np.int64) if min_hot is None else min_hot,
+        max_hot=np.full(L, E, dtype=np.int64) if max_hot is None else max_hot,
         linear_us=np.zeros((L, E)) if linear_us is None else np.asarray(linear_us, dtype=np.float64),
         constant_us=sum(part.base_us * share for part, share in parts),
         name=name,
+        heaviest_factor=stacked("heaviest_factor"),
     )

@@ -20,6 +20,7 @@ from placer.placement_sections import (
     FrontierSection,
     HbmSection,
     HostSection,
+    HotPerLayerSection,
     KtSection,
     KvSection,
     PlacedModel,
@@ -77,6 +78,7 @@ class PlacementDocument(Section):
     pinned: dict[str, Literal["all", "none"]] | None = None
     mix: dict[str, float] | None = None
     robust: RobustSection | None = None
+    hot_per_layer: HotPerLayerSection | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 
@@ -121,6 +123,16 @@ class PlacementDocument(Section):
     def pins(self) -> dict[int, bool]:
         """Layers that were fixed by hand: whether all of a layer's experts are hot."""
         return {int(layer): place == "all" for layer, place in (self.pinned or {}).items()}
+
+    @property
+    def least_hot(self) -> int:
+        """Hot experts that every layer that is not pinned had to have."""
+        return 0 if self.hot_per_layer is None else self.hot_per_layer.min
+
+    @property
+    def most_hot(self) -> int | None:
+        """Hot experts that no layer that is not pinned was allowed to exceed, or None."""
+        return None if self.hot_per_layer is None else self.hot_per_layer.max
 
     @property
     def total_experts(self) -> int:

@@ -194,6 +194,13 @@ class SensitivitySection(Section):
     value_us: dict[str, tuple[float, ...]]
 
 
+class HotPerLayerSection(Section):
+    """Least and most hot experts that every layer that is not pinned had to have."""
+
+    min: int = Field(ge=0)
+    max: int = Field(ge=0)
+
+
 class FrontierSection(Section):
     """The best plan for one number of running requests; ``bound_us`` bounds every plan at its settings."""
 

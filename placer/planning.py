@@ -204,6 +204,9 @@ def placement_document(
         document["mix"] = dict(request.mix)
     if solved.robust is not None:
         document["robust"] = robust_section(solved.robust)
+    if request.least_hot or request.most_hot is not None:
+        most = model.experts if request.most_hot is None else request.most_hot
+        document["hot_per_layer"] = {"min": request.least_hot, "max": most}
     if solved.frontier:
         document["frontier"] = _frontier(solved, null_reasons)
     if trace is None:

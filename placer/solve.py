@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.baselines import BASELINES, around_pins
+from placer.baselines import BASELINES
 from placer.convergence import Convergence, converge, most_step_factor
 from placer.domain_costs import Domains
 from placer.errors import BadInputError, InfeasibleError
 from placer.gain import Gains, gains
-from placer.hbm import ServerSettings
+from placer.hbm import ServerSettings, expert_share_bytes, repacking_bytes
+from placer.hot_bounds import MIN_FLAG, HotBounds, hot_bounds
 from placer.level import Level, levels
 from placer.level_cost import placement_problem
 from placer.model.spec import ModelSpec
@@ -71,6 +72,8 @@ class SolveRequest:
         Relative gap at which the solver stops.
     time_limit_s
         Wall time of the solver on the level that is returned.
+    prove
+        Whether to go on to the time limit on levels whose gap is still open.
     prefill_from
         "trace", or "decode" to let decode tokens stand in where the trace has no prompts, or "none".
     chunk_tokens
@@ -85,6 +88,8 @@ class SolveRequest:
         What a process can use of one GPU, None where it is not known.
     pins
         Layers (checkpoint indices) whose experts are all hot (True) or all cold (False).
+    least_hot, most_hot
+        Bounds on the hot experts of every layer; ``most_hot`` None for no upper bound.
     frontier
         Whether to state the best plan of every number of running requests.
     lp_path
@@ -104,6 +109,7 @@ class SolveRequest:
     solver: str = "auto"
     gap: float = 0.005
     time_limit_s: float = 30.0
+    prove: bool = False
     seed: int = 0
     prefill_from: str = "decode"
     chunk_tokens: int | None = None
@@ -112,6 +118,8 @@ class SolveRequest:
     loss_bytes: int | None = None
     device_bytes: int | None = None
     pins: Mapping[int, bool] = field(default_factory=dict)
+    least_hot: int = 0
+    most_hot: int | None = None
     frontier: bool = False
     lp_path: Path | None = None
     mix: Mapping[str, float] = field(default_factory=dict)
@@ -244,6 +252,8 @@ def solve(
     InfeasibleError
         When nothing fits the budget, or no level meets the latency targets.
     """
+    # Contradictions are told before the budget is looked at.
+    hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
     grid = levels(
         model,
         request.workload,
@@ -253,7 +263,9 @@ def solve(
         min_kv_tokens=request.min_kv_tokens,
         kv_dtypes=request.kv_dtypes,
         chunk_tokens=request.chunk_tokens,
-        min_hot_per_layer=request.min_hot_per_layer,
+        # With pins, how many experts the limits keep hot is known only layer by layer (`_roomy`).
+        min_hot_per_layer=max(request.min_hot_per_layer, 0 if request.pins else request.least_hot),
+        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
         speculative=request.speculative,
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
@@ -280,8 +292,8 @@ def solve_levels(
         When no level meets the latency targets.
     """
     started = time.monotonic()
-    pins = _pinned_rows(model, request.pins)
-    grid = _roomy(grid, model.experts * sum(pins.values()))
+    limits = hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
+    grid = _roomy(model, grid, limits, request)
     if request.mix:
         check_mix(trace, request.mix, requests=len(SPLIT_SHARES))
     names: tuple[str, ...] = ()
@@ -299,15 +311,15 @@ def solve_levels(
     tried: list[LevelSolution] = []
     bounds: dict[ServerSettings, float] = {}
     expected: Expectations = {}
-    for number, level in enumerate(_promising_first(model, cost, grid, replays, counts, pins, request)):
+    for number, level in enumerate(_promising_first(model, cost, grid, replays, counts, limits, request)):
         progress(
             f"level {number + 1} of {len(grid)}: {level.settings.max_running_requests} running requests, "
             f"chunk {level.settings.chunk_tokens}",
             0.8 * number / len(grid),
         )
-        problem = _problem(model, cost, level, replays, expected, counts, pins, request)
+        problem = _problem(model, cost, level, replays, expected, counts, limits, request)
         solution = _structured(
-            problem, request, max(_LEVEL_GAP, request.gap), _frequency_plan(counts, level, pins)
+            problem, request, max(_LEVEL_GAP, request.gap), _frequency_plan(counts, level, limits)
         )
         if solution.bound_us is not None:
             bounds[level.settings] = solution.bound_us
@@ -325,7 +337,7 @@ def solve_levels(
         if factor not in entries:
             progress(f"solving on {factor} times the steps", 0.9)
             more = Replays(solving, request.seed, request.prefill_from, step_factor=factor)
-            problem = _problem(model, cost, best.level, more, expected, counts, pins, request)
+            problem = _problem(model, cost, best.level, more, expected, counts, limits, request)
             last = entries[factor // 2].hot
             # The plan is asked for; its bound is raised below if the plan is taken.
             solution = _structured(problem, request, max(_LEVEL_GAP, request.gap), last)
@@ -348,8 +360,7 @@ def solve_levels(
     masks: dict[str, Mask] = {
         "plan": best.hot,
         **{
-            name: around_pins(place, counts, best.level.room_experts, pins)
-            for name, place in BASELINES.items()
+            name: limits.baseline(place, counts, best.level.room_experts) for name, place in BASELINES.items()
         },
     }
     score: Callable[[Mask], float] = choice_costs.output_token_us
@@ -358,7 +369,7 @@ def solve_levels(
         domains = Domains(names, model, cost, best.level, request.workload, request.tp, request.prefill_from)
 
         def domain_problem(part: Trace, steps: Replays) -> PlacementProblem:
-            return _problem(model, cost, best.level, steps, {}, selection_counts(part), pins, request)
+            return _problem(model, cost, best.level, steps, {}, selection_counts(part), limits, request)
 
         search = search_robust(
             domains.problems(parts[0], request.seed, domain_problem),
@@ -468,31 +479,42 @@ def solve_levels(
     )
 
 
-def _pinned_rows(model: ModelSpec, pins: Mapping[int, bool]) -> dict[int, bool]:
-    """``pins`` by position among the MoE layers."""
-    for layer in pins:
-        if layer not in model.moe_layers:
-            raise BadInputError(
-                f"--pin names layer {layer}, which is not a MoE layer of {model.name}",
-                f"its MoE layers lie between {model.moe_layers[0]} and {model.moe_layers[-1]}",
-            )
-    return {model.moe_layers.index(layer): all_hot for layer, all_hot in sorted(pins.items())}
-
-
-def _roomy(grid: tuple[Level, ...], pinned_experts: int) -> tuple[Level, ...]:
-    """The levels that have room for the experts that are pinned hot."""
-    roomy = tuple(level for level in grid if level.room_experts >= pinned_experts)
+def _roomy(
+    model: ModelSpec, grid: tuple[Level, ...], limits: HotBounds, request: SolveRequest
+) -> tuple[Level, ...]:
+    """The levels that have room for the experts that pins and limits keep hot."""
+    needed = int(limits.least.sum())
+    roomy = tuple(level for level in grid if level.room_experts >= needed)
     if not roomy:
-        most = max(level.room_experts for level in grid)
-        raise InfeasibleError(
-            f"does not fit: --pin keeps {pinned_experts:,} experts hot, the budget has room for {most:,}",
-            "pin fewer layers, or raise --hbm-budget",
-        )
+        raise _no_room(model, max(grid, key=lambda level: level.room_experts), limits, request)
     return roomy
 
 
-def _frequency_plan(counts: NDArray[np.int64], level: Level, pins: Mapping[int, bool]) -> Mask:
-    return around_pins(BASELINES["frequency"], counts, level.room_experts, pins)
+def _no_room(model: ModelSpec, level: Level, limits: HotBounds, request: SolveRequest) -> InfeasibleError:
+    """Says what keeps too many experts hot, and the smallest changes that would fit."""
+    pinned = model.experts * sum(limits.pins.values())
+    share = expert_share_bytes(model, request.tp)
+    room, needed = level.room_experts, int(limits.least.sum())
+    needed_bytes = needed * (share + repacking_bytes(model, share))
+    enough = request.budget_bytes + needed_bytes - level.ledger.unused_bytes
+    cures = []
+    by = ["--pin"] if pinned else []
+    if request.least_hot:
+        by.append(f"{MIN_FLAG} {request.least_hot}")
+        if room >= pinned:
+            most = (room - pinned) // (len(limits.least) - len(limits.pins))
+            cures.append(f"{MIN_FLAG} of at most {most}")
+    cures += ["pin fewer layers"] if pinned else []
+    cures.append(f"--hbm-budget of at least {enough}")
+    return InfeasibleError(
+        f"does not fit: {' and '.join(by)} keep{'s' if len(by) == 1 else ''} {needed:,} "
+        f"experts hot, the budget has room for {room:,}",
+        "any one of these fits: " + "; ".join(cures) if len(cures) > 1 else cures[0],
+    )
+
+
+def _frequency_plan(counts: NDArray[np.int64], level: Level, limits: HotBounds) -> Mask:
+    return limits.baseline(BASELINES["frequency"], counts, level.room_experts)
 
 
 def _frontier(
@@ -526,14 +548,14 @@ def _promising_first(
     grid: tuple[Level, ...],
     replays: Replays,
     counts: NDArray[np.int64],
-    pins: Mapping[int, bool],
+    limits: HotBounds,
     request: SolveRequest,
 ) -> list[Level]:
     """Levels by what the frequency ranking costs at them, so that later ones are cut off early."""
 
     def frequency_us(level: Level) -> float:
         costs = replays.costs(model, cost, level, request.workload, request.tp)
-        return costs.output_token_us(_frequency_plan(counts, level, pins))
+        return costs.output_token_us(_frequency_plan(counts, level, limits))
 
     return sorted(grid, key=frequency_us)
 
@@ -545,13 +567,13 @@ def _problem(
     replays: Replays,
     expected: Expectations,
     counts: NDArray[np.int64],
-    pins: Mapping[int, bool],
+    limits: HotBounds,
     request: SolveRequest,
 ) -> PlacementProblem:
     """The level's problem, its sampled steps corrected to the whole of the solving requests."""
     settings = level.settings
     costs = replays.costs(model, cost, level, request.workload, request.tp)
-    plan = _frequency_plan(counts, level, pins)
+    plan = _frequency_plan(counts, level, limits)
     linear_us = np.zeros(plan.shape)
     parts = [(costs.decode, 1.0 / costs.decode.tokens)]
     if costs.prefill is not None:
@@ -568,13 +590,21 @@ def _problem(
         tp=request.tp,
         linear_us=linear_us,
         name=f"R={settings.max_running_requests} C={settings.chunk_tokens} KV={settings.kv_dtype}",
-        pins=pins,
+        min_hot=limits.least,
+        max_hot=limits.most,
     )
 
 
-def _structured(problem: PlacementProblem, request: SolveRequest, gap: float, warm_start: Mask) -> Solution:
+def _structured(
+    problem: PlacementProblem, request: SolveRequest, gap: float, warm_start: Mask, *, prove: bool = False
+) -> Solution:
     solution = solve_structured(
-        problem, gap=gap, time_limit_s=request.time_limit_s, seed=request.seed, warm_starts=(warm_start,)
+        problem,
+        gap=gap,
+        time_limit_s=request.time_limit_s,
+        seed=request.seed,
+        warm_starts=(warm_start,),
+        prove=prove,
     )
     if solution.status is SolverStatus.INTERRUPTED:
         # The solver hands back what it has; a decision over levels that were never tried is none.
@@ -592,7 +622,7 @@ def _refined(
         closed = entry.solution.gap is not None and entry.solution.gap <= request.gap
         if closed or bounds[entry.level.settings] >= best_us:
             continue
-        solution = _structured(entry.problem, request, request.gap, entry.hot)
+        solution = _structured(entry.problem, request, request.gap, entry.hot, prove=request.prove)
         entries[number] = replace(entry, solution=solution)
         bounds[entry.level.settings] = max(bounds[entry.level.settings], solution.bound_us or -np.inf)
     return sorted(entries, key=LevelSolution.objective_us)

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from placer.hot_bounds import MIN_FLAG, hot_bounds
 from placer.level import levels
 from placer.level_cost import level_costs
 from placer.model.spec import ModelSpec
@@ -65,6 +66,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
     """
     started = time.monotonic()
     workload, L = request.workload, len(model.moe_layers)
+    limits = hot_bounds(model, {}, least=request.least_hot, most=request.most_hot)
     grid = levels(
         model,
         workload,
@@ -74,7 +76,8 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         min_kv_tokens=request.min_kv_tokens,
         kv_dtypes=request.kv_dtypes,
         chunk_tokens=request.chunk_tokens,
-        min_hot_per_layer=request.min_hot_per_layer,
+        min_hot_per_layer=max(request.min_hot_per_layer, request.least_hot),
+        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
         speculative=request.speculative,
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
@@ -94,8 +97,8 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
             workload,
             request.tp,
         )
-        most = level.room_experts // L
-        tried = sorted(set(np.linspace(0, most, _COUNTS_TRIED).astype(int).tolist()))
+        most = min(level.room_experts // L, int(limits.most.min()))
+        tried = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
         times_us = [costs.output_token_us(first_experts(model, per_layer)) for per_layer in tried]
         fastest = int(np.argmin(times_us))
         found.append((times_us[fastest], level, tried[fastest], costs))

@@ -52,9 +52,12 @@ def anneal(
     candidates = np.argsort(np.abs(reduced_us), axis=1, kind="stable")[:, :F]
     grid = np.arange(L)[:, None]
     layer = np.repeat(np.arange(L), C)
+    # What turning a candidate hot, turning it cold and leaving it adds, one row each: a turn only looks up.
     vectors = sums.expert[grid, candidates].reshape(L * F, *sums.expert.shape[2:])
+    vectors = np.concatenate([vectors, -vectors, np.zeros_like(vectors[:1])])
     linear = (sums.linear_us[grid, candidates] + price * view.expert_bytes[:, None]).ravel()
-    first_row = layer * F
+    linear = np.concatenate([linear, -linear, [0.0]])
+    first_row, to_cold, stays = layer * F, L * F, 2 * L * F
     chain = np.arange(N)
 
     state = np.repeat(sums.of(start), C, axis=0)
@@ -67,6 +70,7 @@ def anneal(
     best_inside = inside.copy()
     origin = side.copy()
     scale = np.repeat(np.maximum(unproven_us, 1e-6), C)
+    proposed, second = np.empty_like(state), np.empty_like(state)
     for turn in range(length.turns):
         if turn % BATCH == 0:
             if deadline.passed():
@@ -77,13 +81,15 @@ def anneal(
         i, j = picks[0, turn % BATCH], picks[1, turn % BATCH]
         i_in, j_in = inside[chain, i], inside[chain, j]
         exchange = i_in != j_in
-        sign_i = np.where(i_in, -1, 1)
-        sign_j = np.where(exchange, -sign_i, 0)
-        proposed = state + sign_i[:, None, None] * vectors[first_row + i]
-        proposed += sign_j[:, None, None] * vectors[first_row + j]
+        row_i = first_row + i + to_cold * i_in
+        row_j = np.where(exchange, first_row + j + to_cold * j_in, stays)
+        np.take(vectors, row_i, axis=0, out=proposed, mode="clip")
+        np.take(vectors, row_j, axis=0, out=second, mode="clip")
+        proposed += second
+        proposed += state
         proposed_side = sums.cost_us(proposed, layer).astype(np.float64)
-        proposed_line = line + sign_i * linear[first_row + i] + sign_j * linear[first_row + j]
-        proposed_count = count + sign_i + sign_j
+        proposed_line = line + linear[row_i] + linear[row_j]
+        proposed_count = count + np.where(exchange, 0, 1 - 2 * i_in)
         increase = (proposed_side - side) + (proposed_line - line)
         temperature = scale * (HOTTEST * (COLDEST / HOTTEST) ** (turn / length.turns))
         accepted = increase < temperature * allowance[turn % BATCH]

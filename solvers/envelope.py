@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from placer.solvers.decided import Decided
 from placer.solvers.layer_view import Float64s, LayerView
-from placer.solvers.problem import FixedCharge
+from placer.solvers.problem import FixedCharge, Mask
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class StepEnvelope:
 
         max(hot side, cold side) >= a H + (1 - a) C + a hot_extra[k] + (1 - a) cold_extra[k].
 
-    Proof. Let h_k and c_k be charges that are certain to be paid at k. For any two numbers,
+    Proof. Let h_k and c_k be what is certain to come on top of the sums at k: charges, and on the cold side
+    what the heaviest expert asks for beyond the sum (`_heaviest_extra`). For any two numbers,
     max(p, q) = a p + (1 - a) q + (1 - a) max(p - q, 0) + a max(q - p, 0). Put p = H + h_k, q = C + c_k.
     Each free active expert that turns hot raises H - C by hot_us + cold_us >= 0, so over all choices of
     k experts H - C lies between the sum of the k smallest of these and the sum of the k largest (plus a
@@ -81,6 +82,10 @@ def step_envelope(view: LayerView, decided: Decided) -> StepEnvelope:
             (cold[:, open_here] > 0).sum(axis=1)[:, None],
             settled_cold[:, None] > 0,
         )
+        if view.heaviest_factor is not None:
+            charge_cold = charge_cold + _heaviest_extra(
+                view.heaviest_factor, cold, decided.cold[layer], active, count - ks
+            )
         low = least + offset + charge_hot - charge_cold
         high = greatest + offset + charge_hot - charge_cold
         possible = ks <= count
@@ -88,6 +93,27 @@ def step_envelope(view: LayerView, decided: Decided) -> StepEnvelope:
         cold_extra[layer] = np.where(possible, charge_cold + np.maximum(0.0, low), np.inf)
         ambiguous[layer] = (possible & (low < 0) & (high > 0)).sum(axis=1)
     return StepEnvelope(hot_extra, cold_extra, counts, ambiguous)
+
+
+def _heaviest_extra(
+    factor: Float64s, cold_us: Float64s, settled: Mask, active: Mask, members: NDArray[np.int64]
+) -> Float64s:
+    """What the max-term adds at least to the cold sum with j = ``members`` free active experts cold.
+
+    Let M be the heaviest cold expert and D the settled cold sum: the sum is at most D + j M, so the term adds
+    at least (factor - j) M - D, and M is at least the settled maximum and the j-th smallest of the active.
+    float64 [S, K + 1] from ``cold_us`` [S, E], ``settled`` [E], ``active`` [S, E] and ``members`` [S, K + 1].
+    """
+    S, E = cold_us.shape
+    ranked = np.sort(np.where(active, cold_us, np.inf), axis=1)
+    ranked = np.concatenate([np.zeros((S, 1)), ranked], axis=1)
+    smallest = np.take_along_axis(ranked, np.clip(members, 0, E), axis=1)
+    settled_us = cold_us[:, settled]
+    heaviest = np.maximum(smallest, settled_us.max(axis=1, initial=0.0)[:, None])
+    left = np.maximum(factor[:, None] - members, 0.0)
+    with np.errstate(invalid="ignore"):
+        extra = left * heaviest - settled_us.sum(axis=1)[:, None]
+    return np.where(np.isfinite(extra), np.maximum(extra, 0.0), 0.0)
 
 
 def _certain(

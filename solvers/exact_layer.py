@@ -13,6 +13,7 @@ from placer.solvers.highs_engine import highs_engine
 from placer.solvers.layer_program import layer_program
 from placer.solvers.layer_view import LayerView
 from placer.solvers.problem import Mask
+from placer.solvers.relaxation import MixedLayers
 
 TOLERANCE = 1e-6
 """HiGHS's feasibility tolerance for integers and rows; its bound is lowered by this share of its size."""
@@ -44,6 +45,7 @@ def solve_layer(
     price: float,
     start: Mask,
     *,
+    relaxed: MixedLayers | None = None,
     gap_us: float,
     nodes: int,
     deadline: Deadline,
@@ -52,15 +54,16 @@ def solve_layer(
     """Branch and bound over the free experts of ``layer``, from the placement ``start`` (bool [E]).
 
     The layer is taken as mixed: ALWAYS and ANY_MEMBER charges are paid, and the count stays within the
-    mixed bounds. HiGHS's own heuristics and presolve are off: ``start`` comes from a better search and
-    the models are small and dense. It ends early when ``called_off`` is set.
+    mixed bounds. ``relaxed`` lets the search start at the bound of a relaxation. HiGHS's own heuristics and
+    presolve are off: ``start`` comes from a better search and the models are small and dense. It ends early
+    when ``called_off`` is set.
 
     Call it from a worker thread: HiGHS fixes the number of its own threads once per calling thread, and
     this asks for one.
     """
     if deadline.passed() or called_off.is_set():
         return ExactLayer(-np.inf, None, False)
-    program = layer_program(view, layer, decided, price)
+    program = layer_program(view, layer, decided, price, relaxed)
     if len(program.experts) == 0:
         cost = float(program.model.offset_ + program.values(start).sum())
         return ExactLayer(cost - TOLERANCE * (abs(cost) + 1.0), decided.hot[layer].copy(), True)

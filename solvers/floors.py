@@ -41,6 +41,8 @@ class Floors:
         float64 [L, E], reduced costs of the mixed layers at the price; 0 where decided.
     fraction
         float64 [L, E] in [0, 1], fractional placement of the relaxation.
+    mixed
+        The evaluation behind the reduced costs.
     """
 
     bound_us: float
@@ -48,6 +50,7 @@ class Floors:
     layer_us: Float64s
     reduced_us: Float64s
     fraction: Float64s
+    mixed: MixedLayers
 
 
 class FloorBuilder:
@@ -177,6 +180,7 @@ class FloorBuilder:
             layer_us=layer,
             reduced_us=mixed.reduced_at(price),
             fraction=fraction,
+            mixed=mixed,
         )
 
     def _best_price(self, mixed: MixedLayers) -> float:

@@ -107,6 +107,11 @@ def ilp_model(problem: PlacementProblem) -> IlpModel:
             program += _at_least([(time, 1.0), *hot_side, *hot_terms], hot_base), f"hot_{step}_{layer}"
             total = cold_base + float(cold_us[row].sum())
             program += _at_least([(time, 1.0), *cold_side, *cold_terms], total), f"cold_{step}_{layer}"
+            factor = 0.0 if problem.heaviest_factor is None else float(problem.heaviest_factor[step])
+            # Up to a factor of 1 the sum is never shorter than its heaviest expert.
+            for i, (variable, cost_us) in enumerate(cold_side if factor > 1 else ()):
+                heavy = [(time, 1.0), (variable, factor * cost_us), *cold_terms]
+                program += _at_least(heavy, cold_base + factor * cost_us), f"heaviest_{step}_{layer}_{i}"
     program += pulp.LpAffineExpression(objective)
     program += _at_most(bytes_used, float(problem.budget_bytes)), "budget"
     return IlpModel(program, tuple(columns), (L, E))

@@ -11,6 +11,7 @@ from scipy import sparse
 from placer.solvers.decided import Decided
 from placer.solvers.layer_view import Float64s, LayerView
 from placer.solvers.problem import FixedCharge, Mask
+from placer.solvers.relaxation import MixedLayers
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,15 @@ class _StepTimes:
     cold_charge_us: Float64s
     hot_by_active: bool
     cold_by_active: bool
+    heaviest_factor: Float64s
+    settled_heaviest_us: Float64s
 
     def __call__(self, x: Float64s) -> Float64s:
         """Exact time of every step: float64 [S] from x [F]."""
         hot = self.hot_settled_us + self.hot_us @ x
         cold = self.cold_settled_us + self.cold_us @ (1.0 - x)
+        heaviest = (self.cold_us * (1.0 - x)).max(axis=1, initial=0.0)
+        cold = np.maximum(cold, self.heaviest_factor * np.maximum(heaviest, self.settled_heaviest_us))
         hot = hot + self.hot_charge_us * (~np.asarray(self.hot_by_active) | (hot > 0))
         cold = cold + self.cold_charge_us * (~np.asarray(self.cold_by_active) | (cold > 0))
         return np.asarray(np.maximum(hot, cold))
@@ -79,13 +84,18 @@ class _Rows:
         return sparse.csr_matrix(entries, shape=(len(self.lower), columns))
 
 
-def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -> LayerProgram:
+def layer_program(
+    view: LayerView, layer: int, decided: Decided, price: float, relaxed: MixedLayers | None = None
+) -> LayerProgram:
     """Write the program: min sum of step times + (linear + price of bytes) x, counts within the mixed bounds.
 
     A step in which all free experts with a cost are alike costs a function of their count: its lower
     convex hull over whole counts takes the place of the two sides of max(), which makes the linear
-    relaxation of that step exact. Elsewhere both sides are rows; a charge that can go unpaid where it
+    relaxation of that step exact. Elsewhere both sides are rows, and so is each expert that the max-term may
+    make the cold side; a charge that can go unpaid where it
     shows has an indicator, at least x (hot side) or 1 - x (cold side) of every expert with a cost.
+    ``relaxed``, evaluated with no more experts decided than ``decided``, adds a row per step that holds what
+    it knows of whole counts.
     """
     _, S, _ = view.shape
     free = np.flatnonzero(decided.free[layer])
@@ -100,6 +110,8 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
         cold_charge_us=view.cold_fixed_us[layer],
         hot_by_active=view.hot_fixed_when is FixedCharge.ANY_ACTIVE,
         cold_by_active=view.cold_fixed_when is FixedCharge.ANY_ACTIVE,
+        heaviest_factor=np.zeros(S) if view.heaviest_factor is None else view.heaviest_factor,
+        settled_heaviest_us=view.cold_us[layer][:, decided.cold[layer]].max(axis=1, initial=0.0),
     )
     rows = _Rows()
     charge_us: list[float] = []
@@ -133,6 +145,22 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
                 members.append(paying)
                 on_hot.append(hot_side)
             rows.add(columns, values, lower)
+            if not hot_side and times.heaviest_factor[step] > 1:
+                shared = columns[len(paying) :], values[len(paying) :]
+                factor, settled_us = (
+                    float(times.heaviest_factor[step]),
+                    float(times.settled_heaviest_us[step]),
+                )
+                rows.add(*shared, base - float(times.cold_settled_us[step]) + factor * settled_us)
+                for expert in paying:
+                    heavy = factor * float(cost[expert])
+                    rows.add(
+                        np.append(expert, shared[0]),
+                        np.append(heavy, shared[1]),
+                        base - float(times.cold_settled_us[step]) + heavy,
+                    )
+    if relaxed is not None:
+        _add_relaxed(rows, view, layer, decided, relaxed)
     width = F + S + len(charge_us)
     fewest, most = int(view.fewest[layer] - settled.sum()), int(view.most[layer] - settled.sum())
     if fewest > 0:
@@ -157,6 +185,23 @@ def layer_program(view: LayerView, layer: int, decided: Decided, price: float) -
     kinds = [highspy.HighsVarType.kInteger] * F + [highspy.HighsVarType.kContinuous] * (width - F)
     model.integrality_ = kinds
     return LayerProgram(model, free, times, members, on_hot)
+
+
+def _add_relaxed(rows: _Rows, view: LayerView, layer: int, decided: Decided, relaxed: MixedLayers) -> None:
+    """Rows time >= a H + (1 - a) C + g k + least of step 3 in `relaxation`'s proof."""
+    free = np.flatnonzero(decided.free[layer])
+    hot, cold = view.hot_us[layer], view.cold_us[layer]
+    share, tilt = relaxed.multipliers.hot_share[layer], relaxed.multipliers.tilt_us[layer]
+    counted = ((hot > 0) | (cold > 0)) & relaxed.decided.free[layer]
+    slope = share[:, None] * hot - (1.0 - share)[:, None] * cold + tilt[:, None] * counted
+    level = (1.0 - share) * cold.sum(axis=1) + relaxed.least_us[layer]
+    level = level + slope[:, decided.hot[layer]].sum(axis=1)
+    level = level - 1e-9 * (np.abs(level) + np.abs(slope).sum(axis=1))
+    for step in np.flatnonzero(np.isfinite(level)):
+        row = slope[step, free]
+        taking = np.flatnonzero(row)
+        columns = np.append(taking, len(free) + step)
+        rows.add(columns, np.append(-row[taking], 1.0), float(level[step]))
 
 
 def _side(times: _StepTimes, step: int, hot_side: bool) -> tuple[float, float, bool]:
@@ -188,6 +233,8 @@ def _time_by_count(times: _StepTimes, step: int, active: NDArray[np.int64]) -> F
     counts = np.arange(K + 1)
     hot = times.hot_settled_us[step] + each_hot * counts
     cold = times.cold_settled_us[step] + each_cold * (K - counts)
+    heaviest = np.maximum(each_cold * (counts < K), times.settled_heaviest_us[step])
+    cold = np.maximum(cold, times.heaviest_factor[step] * heaviest)
     hot = hot + times.hot_charge_us[step] * (~np.asarray(times.hot_by_active) | (hot > 0))
     cold = cold + times.cold_charge_us[step] * (~np.asarray(times.cold_by_active) | (cold > 0))
     return np.asarray(np.maximum(hot, cold))

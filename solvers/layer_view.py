@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.solvers.problem import FixedCharge, Mask, PlacementProblem
+from placer.solvers.problem import FixedCharge, Mask, PlacementProblem, heaviest_us
 
 Float64s = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,6 +36,8 @@ class LayerView:
         bounds leave no such count has fewest > most.
     may_be_cold, may_be_hot
         bool [L], whether the bounds allow the layer to be all cold, all hot.
+    heaviest_factor
+        float64 [S], weight of the heaviest cold expert in the cold side; None where it never shows.
     """
 
     hot_us: Float64s
@@ -52,6 +54,7 @@ class LayerView:
     most: Ints
     may_be_cold: Mask
     may_be_hot: Mask
+    heaviest_factor: Float64s | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -71,6 +74,11 @@ class LayerView:
         x = hot.astype(np.float64)[:, :, None]
         hot_side = np.matmul(self.hot_us, x)[:, :, 0]
         cold_side = np.matmul(self.cold_us, 1.0 - x)[:, :, 0]
+        if self.heaviest_factor is not None:
+            # One layer at a time: memory stays at [S, E].
+            for layer, members in enumerate(~hot):
+                heaviest = self.heaviest_factor * heaviest_us(self.cold_us[layer], members)
+                np.maximum(cold_side[layer], heaviest, out=cold_side[layer])
         hot_side += self.hot_fixed_us * self._charged(self.hot_fixed_when, hot, hot_side)
         charged = self.cold_fixed_us * self._charged(self.cold_fixed_when, ~hot, cold_side)
         cold_side += np.maximum(charged, self.cold_idle_us)
@@ -94,6 +102,7 @@ def by_layer(problem: PlacementProblem) -> LayerView:
     weight = problem.weight[kept].astype(np.float64)
     fewest = np.clip(problem.min_hot, 0, None).astype(np.int64)
     most = np.clip(problem.max_hot, None, E).astype(np.int64)
+    factor = None if problem.heaviest_factor is None else problem.heaviest_factor[kept].astype(np.float64)
     unit = int(np.gcd.reduce(problem.expert_bytes)) if L else 1
     budget = min(int(problem.budget_bytes), int((problem.expert_bytes * np.clip(most, 0, None)).sum()))
     return LayerView(
@@ -113,6 +122,8 @@ def by_layer(problem: PlacementProblem) -> LayerView:
         most=np.minimum(most, E - 1),
         may_be_cold=fewest == 0,
         may_be_hot=most == E,
+        # The heaviest expert is in the sum already: up to a factor of 1 the sum is never shorter.
+        heaviest_factor=None if factor is None or not np.any(factor > 1) else factor,
     )
 
 

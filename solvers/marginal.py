@@ -21,6 +21,13 @@ def marginal_us(problem: PlacementProblem, hot: Mask) -> Floats:
         other_hot = (hot_us @ members)[:, None] - hot_us * members
         other_cold = (cold_us @ ~members)[:, None] - cold_us * ~members
         hot_fixed, cold_fixed = problem.hot_fixed_us[:, layer, None], problem.cold_fixed_us[:, layer, None]
+        if problem.heaviest_factor is not None:
+            factor = problem.heaviest_factor[:, None]
+            other_heaviest = _others_heaviest(cold_us, ~members)
+            joined_us = np.maximum(other_cold + cold_us, factor * np.maximum(other_heaviest, cold_us))
+            other_cold = np.maximum(other_cold, factor * other_heaviest)
+        else:
+            joined_us = other_cold + cold_us
         hot_alone = _others_charged(problem.hot_fixed_when, members, hot_us)
         cold_alone = _others_charged(problem.cold_fixed_when, ~members, cold_us)
         hot_joined = np.maximum(hot_alone, _own_charge(problem.hot_fixed_when, hot_us))
@@ -32,7 +39,7 @@ def marginal_us(problem: PlacementProblem, hot: Mask) -> Floats:
         )
         when_cold = np.maximum(
             other_hot + hot_fixed * hot_alone,
-            other_cold + cold_us + np.maximum(cold_fixed * cold_joined, idle),
+            joined_us + np.maximum(cold_fixed * cold_joined, idle),
         )
         value[layer] = problem.weight @ (when_cold - when_hot) - problem.linear_us[layer]
     return value
@@ -49,6 +56,16 @@ def _others_charged(when: FixedCharge, members: Mask, cost_us: Floats) -> Floats
         active = (cost_us > 0) & members
         others = active.sum(axis=1)[:, None] - active
     return np.asarray(others > 0, dtype=np.float64)
+
+
+def _others_heaviest(cost_us: Floats, members: Mask) -> Floats:
+    """Largest cost among the members other than each expert: float [S, E]."""
+    S, _ = cost_us.shape
+    costs = np.concatenate([np.where(members, cost_us, 0.0), np.zeros((S, 1))], axis=1)
+    first = costs.argmax(axis=1)
+    second = np.partition(costs, -2, axis=1)[:, -2]
+    is_first = np.arange(cost_us.shape[1]) == first[:, None]
+    return np.where(is_first, second[:, None], costs.max(axis=1)[:, None])
 
 
 def _own_charge(when: FixedCharge, cost_us: Floats) -> Floats:

@@ -25,7 +25,9 @@ class FixedCharge(StrEnum):
 class PlacementProblem:
     """Choose hot experts x[l, e] to minimise the weighted time of the steps.
 
-    time[s, l] = max(hot_fixed + sum_e hot_us * x, cold_fixed + sum_e cold_us * (1 - x), cold_idle)
+    time[s, l] = max(hot_fixed + sum_e hot_us * x,
+                     cold_fixed + max(sum_e cold_us * (1 - x), heaviest_factor * max_e cold_us * (1 - x)),
+                     cold_idle)
     objective  = constant_us + sum_s weight[s] * sum_l time[s, l] + sum_le linear_us * x
 
     Attributes
@@ -49,6 +51,9 @@ class PlacementProblem:
         all the same); never above ``cold_fixed_us``, so that it only shows in all-hot layers. None for 0.
     constant_us
         Part of the objective that no placement changes (base time); gaps are stated without it.
+    heaviest_factor
+        float [S], not negative, weight of the heaviest cold expert in the cost model's max-term, or None
+        where the sum alone is the cold side's time (a factor up to 1 says the same).
     """
 
     hot_us: Floats
@@ -66,6 +71,7 @@ class PlacementProblem:
     constant_us: float = 0.0
     name: str = field(default="", compare=False)
     cold_idle_us: Floats | None = None
+    heaviest_factor: Floats | None = None
 
     def __post_init__(self) -> None:
         S, L, E = self.hot_us.shape
@@ -78,6 +84,7 @@ class PlacementProblem:
             "min_hot": (L,),
             "max_hot": (L,),
             "linear_us": (L, E),
+            **({} if self.heaviest_factor is None else {"heaviest_factor": (S,)}),
         }
         for name, shape in expected.items():
             found = getattr(self, name).shape
@@ -107,6 +114,8 @@ class PlacementProblem:
         x = hot.astype(np.float64)
         hot_sum = np.einsum("sle,le->sl", self.hot_us, x)
         cold_sum = np.einsum("sle,le->sl", self.cold_us, 1.0 - x)
+        if self.heaviest_factor is not None:
+            cold_sum = np.maximum(cold_sum, self.heaviest_factor[:, None] * heaviest_us(self.cold_us, ~hot))
         hot_on = charged(self.hot_fixed_when, hot, self.hot_us)
         cold_on = charged(self.cold_fixed_when, ~hot, self.cold_us)
         hot_us = hot_sum + self.hot_fixed_us * hot_on
@@ -127,6 +136,11 @@ class PlacementProblem:
         per_layer = hot.sum(axis=1)
         within = bool(np.all(per_layer >= self.min_hot) and np.all(per_layer <= self.max_hot))
         return within and self.used_bytes(hot) <= self.budget_bytes
+
+
+def heaviest_us(cost_us: Floats, members: Mask) -> Floats:
+    """Largest cost among ``members`` (bool [..., E]) of every step: float [S, ...] from float [S, ..., E]."""
+    return np.asarray(np.where(members[None], cost_us, 0.0).max(axis=-1, initial=0.0))
 
 
 def charged(when: FixedCharge, members: Mask, cost_us: Floats) -> NDArray[np.float64]:

@@ -65,6 +65,9 @@ class MixedLayers:
         float64 [L], what no free expert changes, rounding error already taken off.
     reduced_us
         float64 [L, E], reduced costs before the price of bytes; decided experts are in ``constant_us``.
+    multipliers, least_us
+        The shares and tilts, and float64 [L, S], the minimum over k in step 3 of the proof: together they bound
+        every layer-step by itself, which an exact layer takes as a row.
     fewest, most
         int64 [L], bounds on the number of hot experts among the free ones.
     """
@@ -75,6 +78,8 @@ class MixedLayers:
     expert_bytes: Ints
     fewest: Ints
     most: Ints
+    multipliers: Multipliers
+    least_us: Float64s
 
     def reduced_at(self, price: float) -> Float64s:
         """Reduced cost of every expert with bytes and counts priced: float64 [L, E], 0 where decided.
@@ -136,6 +141,7 @@ def relax_mixed(
     free = decided.free
     constant = np.empty(L)
     reduced = np.empty((L, E))
+    least = np.empty((L, S))
     ks = np.arange(envelope.hot_extra_us.shape[2])
     for layer in range(L):
         hot, cold = view.hot_us[layer], view.cold_us[layer]
@@ -145,6 +151,7 @@ def relax_mixed(
             a[:, None], envelope.hot_extra_us[layer], cold_share[:, None], envelope.cold_extra_us[layer]
         )
         step -= g[:, None] * ks
+        least[layer] = step.min(axis=1)
         reduced[layer] = a @ hot - cold_share @ cold + view.linear_us[layer]
         if np.any(g):
             reduced[layer] += g @ ((hot > 0) | (cold > 0)).astype(np.float64)
@@ -153,7 +160,7 @@ def relax_mixed(
         linear = view.linear_us[layer, settled_hot].sum()
         magnitude = view.magnitude_us[layer] + 2 * E * np.abs(g).sum()
         margin = np.finfo(np.float64).eps * (S + E + 64) * 2 * magnitude
-        constant[layer] = sides + linear + step.min(axis=1).sum() - margin
+        constant[layer] = sides + linear + least[layer].sum() - margin
     settled = decided.hot.sum(axis=1)
     return MixedLayers(
         constant_us=constant,
@@ -162,6 +169,8 @@ def relax_mixed(
         expert_bytes=view.expert_bytes,
         fewest=np.maximum(view.fewest - settled, 0),
         most=view.most - settled,
+        multipliers=Multipliers(multipliers.price, share, tilt),
+        least_us=least,
     )
 
 

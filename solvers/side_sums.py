@@ -12,6 +12,23 @@ Float32s = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class ColdRanks:
+    """The two largest entries of ``heavy_us`` among the cold experts of every layer-step.
+
+    ``first_us`` and ``second_us`` are float32 [L, S], ``first`` int64 [L, S] the expert behind the first.
+    """
+
+    first_us: Float32s
+    second_us: Float32s
+    first: Ints
+
+    def without(self, experts: Ints) -> Float32s:
+        """The largest once each of ``experts`` (int64 [L, B]) is not cold: float32 [L, B, S]."""
+        leads = self.first[:, None, :] == experts[:, :, None]
+        return np.where(leads, self.second_us[:, None, :], self.first_us[:, None, :])
+
+
+@dataclass(frozen=True)
 class SideSums:
     """Sums per layer-step that a placement determines, P numbers each, and the cost they stand for.
 
@@ -21,7 +38,8 @@ class SideSums:
     Two forms. Where no charge can come or go in a way that matters, P = 1: the sum is how far the hot
     side is ahead, and cost = sum of max(ahead, 0) + linear. Otherwise P = 2: the sums are the hot side and
     the cold side, and charges are looked up: cost = sum of max(hot + h [hot > 0], cold + c [cold > 0]) +
-    linear. Both give a mixed layer's cost up to float32 rounding.
+    linear. A max-term takes the second form, and what its heaviest cold expert asks for is handed in beside
+    the sums. Both give a mixed layer's cost up to float32 rounding.
 
     Attributes
     ----------
@@ -36,6 +54,9 @@ class SideSums:
     hot_charge, cold_charge
         float32 [L, S], charges to look up (P = 2); ``hot_least``, ``cold_least`` float32 [L, S] tell an
         empty side from one with a member.
+    heavy_us
+        float32 [L, E + 1, S], what each expert makes the cold side take at least while it is cold, charges
+        aside; None without a max-term. ``cold_certain_us`` float32 [L, S] are the certain charges.
     """
 
     expert: Float32s
@@ -46,6 +67,8 @@ class SideSums:
     cold_charge: Float32s | None
     hot_least: Float32s | None
     cold_least: Float32s | None
+    heavy_us: Float32s | None = None
+    cold_certain_us: Float32s | None = None
 
     def of(self, hot: Mask) -> Float32s:
         """Sums of the placement ``hot`` (bool [L, E]): float32 [L, P, S]."""
@@ -54,11 +77,31 @@ class SideSums:
         gained = np.matmul(hot[:, None, :].astype(np.float32), flat)[:, 0].reshape(L, P, S)
         return np.asarray(self.all_cold + gained, dtype=np.float32)
 
-    def exchange_cost_us(self, sums: Float32s, leaving: Float32s, entering: Float32s) -> Float32s:
+    def cold_ranks(self, hot: Mask) -> ColdRanks | None:
+        """Ranks under the placement ``hot`` (bool [L, E]); None without a max-term."""
+        if self.heavy_us is None:
+            return None
+        L, _, S = self.heavy_us.shape
+        # The dummy's zero row is always there, and once more for the second of a layer of one expert.
+        cold = np.where(hot[:, :, None], np.float32(0), self.heavy_us[:, :-1])
+        cold = np.concatenate([cold, np.zeros((L, 2, S), dtype=np.float32)], axis=1)
+        first = cold.argmax(axis=1)
+        first_us = np.take_along_axis(cold, first[:, None], axis=1)[:, 0]
+        np.put_along_axis(cold, first[:, None], np.float32(0), axis=1)
+        return ColdRanks(first_us, cold.max(axis=1), first)
+
+    def exchange_cost_us(
+        self,
+        sums: Float32s,
+        leaving: Float32s,
+        entering: Float32s,
+        heavy: tuple[Float32s, Float32s] | None = None,
+    ) -> Float32s:
         """Cost after every exchange of one of ``leaving`` against one of ``entering``, linear part excluded.
 
         ``sums`` is [L, P, S]; ``leaving`` [L, A, P, S] and ``entering`` [L, B, P, S] are rows of ``expert``;
-        the result is float32 [L, A, B].
+        the result is float32 [L, A, B]. ``heavy`` are the rows of ``heavy_us`` of the leaving [L, A, S] and
+        `ColdRanks.without` of the entering [L, B, S].
         """
         L, A = leaving.shape[:2]
         B, S = entering.shape[1], entering.shape[3]
@@ -73,17 +116,23 @@ class SideSums:
                 np.maximum(buffer, 0, out=buffer)
                 np.matmul(buffer, ones, out=table[:, i])
             else:
-                table[:, i] = self.cost_us(entering + without, layer)
+                heaviest = None if heavy is None else np.maximum(heavy[1], heavy[0][:, i, None])
+                table[:, i] = self.cost_us(entering + without, layer, heaviest)
         return table
 
-    def cost_us(self, sums: Float32s, layer: Ints) -> Float32s:
-        """Cost of sums [..., P, S] of the layers ``layer`` (broadcast to [...]), linear part excluded: [...]."""
+    def cost_us(self, sums: Float32s, layer: Ints, heaviest_us: Float32s | None = None) -> Float32s:
+        """Cost of sums [..., P, S] of the layers ``layer`` (broadcast to [...]), linear part excluded: [...].
+
+        ``heaviest_us`` [..., S] is the largest of ``heavy_us`` among the cold experts.
+        """
         if self.hot_charge is None or self.cold_charge is None:
             ahead = np.maximum(sums[..., 0, :], 0)
             return np.asarray(ahead @ np.ones(ahead.shape[-1], dtype=np.float32))
         assert self.hot_least is not None
         assert self.cold_least is not None
         hot, cold = sums[..., 0, :], sums[..., 1, :]
+        if heaviest_us is not None and self.cold_certain_us is not None:
+            cold = np.maximum(cold, self.cold_certain_us[layer] + heaviest_us)
         hot = hot + self.hot_charge[layer] * (hot > self.hot_least[layer])
         cold = cold + self.cold_charge[layer] * (cold > self.cold_least[layer])
         longer = np.maximum(hot, cold)
@@ -105,7 +154,8 @@ def side_sums(view: LayerView) -> SideSums:
     dummy = np.zeros((L, 1, S), dtype=np.float32)
     hot_table = np.concatenate([view.hot_us.transpose(0, 2, 1).astype(np.float32), dummy], axis=1)
     cold_table = np.concatenate([view.cold_us.transpose(0, 2, 1).astype(np.float32), dummy], axis=1)
-    if not (hot_matters or cold_matters):
+    factor = view.heaviest_factor
+    if not (hot_matters or cold_matters or factor is not None):
         linear[:, :-1] -= view.cold_us.sum(axis=1)
         return SideSums(
             expert=np.ascontiguousarray((hot_table + cold_table)[:, :, None, :]),
@@ -129,6 +179,8 @@ def side_sums(view: LayerView) -> SideSums:
         cold_charge=cold_looked_up.astype(np.float32),
         hot_least=(hot_certain + _half_least(view.hot_us)).astype(np.float32),
         cold_least=(cold_certain + _half_least(view.cold_us)).astype(np.float32),
+        heavy_us=None if factor is None else cold_table * factor.astype(np.float32),
+        cold_certain_us=None if factor is None else cold_certain.astype(np.float32),
     )
 
 

@@ -10,17 +10,17 @@ by expert. The steps, each of which may end the solve by reaching the gap:
 4. plan: longer tabu and annealing runs, while they pay (`annealing`);
 5. bound: experts decided by reduced cost, counts again over the open ones (`decided`);
 6. both: the layers with the widest gap solved exactly at the price, max() kept exact (`exact_layer`);
-7. both: what is left of a small problem, as one mixed-integer program (`ilp`).
+7. both: what is left of a small problem, as one mixed-integer program (`ilp`);
+8. both, where a proof is asked for: longer annealing and deeper branching in every layer, turn by turn, and
+   step 3 whether or not it promises to help.
 
 Every step has a fixed length and its own seeded random numbers, so that equal inputs give equal answers
 unless the time limit cuts a step short. Where only the cold side of every layer-step matters and experts
 are equal in bytes, the optimum is a sort by cost, and step 1 finds it.
 """
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,15 +28,17 @@ from threadpoolctl import threadpool_limits
 from placer.solvers.annealing import AnnealingLength, anneal
 from placer.solvers.deadline import Deadline
 from placer.solvers.decided import Decided
-from placer.solvers.exact_layer import ExactLayer, solve_layer, usable_cores
+from placer.solvers.exact_layer import ExactLayer
 from placer.solvers.floors import FloorBuilder, Floors
 from placer.solvers.ilp import solve_ilp
+from placer.solvers.layer_pass import layer_pass
 from placer.solvers.layer_pool import LayerPool
 from placer.solvers.layer_view import Float64s, by_layer
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.repair import filled, repaired
 from placer.solvers.side_sums import side_sums
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
+from placer.solvers.solvable import can_be_feasible, check_costs
 from placer.solvers.tabu import TabuLength, tabu_search
 
 NAME = "structured"
@@ -52,6 +54,14 @@ LAYER_ENTRIES = 3_000
 """Costs of open experts over all steps up to which a layer is worth a branch and bound."""
 JUDGED_AFTER, PAYING_SHARE = 4, 0.5
 """After so many layers a pass goes on if it closed this share of their gaps, or will come near the gap asked."""
+PROOF_NODES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
+"""Branch-and-bound nodes of a layer in each turn of a proof that goes on to the time limit."""
+PROOF_ANNEALING = AnnealingLength(candidates=256, chains=4, turns=16_000)
+"""Its first annealing run; each one after that is twice as long."""
+PROOF_SHARE = 0.02
+"""It gives up branching once the first layers of a turn close less than this share of their gaps."""
+COUNTED_ENTRIES = 400_000
+"""Steps x layers x experts up to which counting takes well under a second and is tried in any case."""
 TINY_ENTRIES = 4_000
 """Steps x layers x experts up to which the whole problem goes to HiGHS at once."""
 SMALL_ENTRIES = 60_000
@@ -65,6 +75,7 @@ def solve_structured(
     time_limit_s: float = 30.0,
     seed: int = 0,
     warm_starts: Sequence[Mask] = (),
+    prove: bool = False,
 ) -> Solution:
     """Solve ``problem`` to a proven relative ``gap`` or until ``time_limit_s`` (wall clock) is over.
 
@@ -75,6 +86,8 @@ def solve_structured(
     warm_starts
         Placements (bool [L, E]) to start from, feasible or not; the answer is never worse than a
         feasible one among them.
+    prove
+        Whether to go on to the time limit where the gap is still open (step 8).
 
     Returns
     -------
@@ -90,10 +103,10 @@ def solve_structured(
         When a cost, charge or weight is negative or not finite.
     """
     deadline = Deadline(time_limit_s)
-    _check(problem)
-    if not _can_be_feasible(problem):
+    check_costs(problem)
+    if not can_be_feasible(problem):
         return Solution(NAME, SolverStatus.INFEASIBLE, None, None, None, None, deadline.elapsed_s())
-    solve = _Solve(problem, gap, seed, deadline)
+    solve = _Solve(problem, gap, seed, deadline, prove=prove)
     # The matrices are small: threads inside BLAS cost more than they bring, and far more on a busy machine.
     with threadpool_limits(limits=1, user_api="blas"):
         try:
@@ -118,8 +131,10 @@ class _Proof:
 class _Solve:
     """The state of one solve: best plan, best bound, and the pool of layer placements."""
 
-    def __init__(self, problem: PlacementProblem, gap: float, seed: int, deadline: Deadline) -> None:
-        self.problem, self.gap, self.deadline = problem, gap, deadline
+    def __init__(
+        self, problem: PlacementProblem, gap: float, seed: int, deadline: Deadline, *, prove: bool = False
+    ) -> None:
+        self.problem, self.gap, self.deadline, self.prove = problem, gap, deadline, prove
         self.plan: Mask | None = None
         self.objective_us = np.inf
         self._rng = np.random.default_rng(seed)
@@ -150,7 +165,8 @@ class _Solve:
         self._search_quickly()
         if not self.done() and self.problem.hot_us.size <= TINY_ENTRIES:
             self._solve_whole()
-        for step in (self._count, self._search_longer, self._solve_layers, self._solve_small):
+        steps = [self._count, self._search_longer, self._solve_layers, self._solve_small]
+        for step in [*steps, *([self._go_on] if self.prove else [])]:
             if self.done() or self.deadline.passed():
                 return
             step()
@@ -200,7 +216,7 @@ class _Solve:
         )
 
     def _relax(self) -> None:
-        self.floors = self.builder.relaxed(self.floors, columns=False)
+        self.floors = self.evaluated = self.builder.relaxed(self.floors, columns=False)
         self._prove(self.floors)
         self._proof.relaxed_us = self._proof.bound_us
         self.take(self._greedy(self.floors))
@@ -209,11 +225,12 @@ class _Solve:
         self._tabu(self.floors.fraction > 0.5, QUICK)
 
     def _count(self) -> None:
-        if not self.builder.columns_promise():
+        small = self.problem.hot_us.size <= COUNTED_ENTRIES
+        if not (self.prove or small or self.builder.columns_promise()):
             return
         counted = self.builder.relaxed(self.floors, columns=True)
         if counted.bound_us > self.floors.bound_us:
-            self.floors = counted
+            self.floors = self.evaluated = counted
             self._prove(counted)
             self.take(self._greedy(counted))
             if not self.done():
@@ -246,7 +263,20 @@ class _Solve:
         )
         self.take(self.pool.choose(self.floors.price))
 
-    def _anneal(self) -> None:
+    def _go_on(self) -> None:
+        """Anneal longer and, while that pays, branch deeper in every layer, turn by turn, until the time is over."""
+        branching = True
+        for turn, nodes in enumerate(PROOF_NODES):
+            self._anneal(replace(PROOF_ANNEALING, turns=PROOF_ANNEALING.turns << turn))
+            self._tabu(self.pool.best_at(self.floors.price), THOROUGH)
+            cutoff = self.pool.floor_at(self.floors.price)
+            if self.done() or self.deadline.passed() or not self._open_layers(cutoff).any():
+                return
+            if branching:
+                decided = self.builder.decided(self.evaluated, cutoff)
+                branching = self._solve_layers_at(decided, cutoff, nodes, all_layers=True)
+
+    def _anneal(self, length: AnnealingLength = ANNEALING) -> None:
         price = self.floors.price
         anneal(
             self.view,
@@ -256,7 +286,7 @@ class _Solve:
             self.floors.reduced_us,
             price,
             self.pool.floor_at(price) - self.floors.layer_us,
-            ANNEALING,
+            length,
             self._rng,
             self.deadline,
         )
@@ -264,13 +294,14 @@ class _Solve:
 
     def _solve_layers(self) -> None:
         """Solve layers exactly: at the bound's price, then at the price that suits the plans found."""
-        counted = self.builder.columns_promise()
+        counted = self.prove or self.builder.columns_promise()
         for at_bound in (True, False):
             if not at_bound:
                 price = self.pool.price(self.floors.price)
                 if price == self.floors.price:
                     return
                 self.floors = self.builder.at_price(price, columns=counted, floors=self.floors)
+                self.evaluated = self.floors
             cutoff = self.pool.floor_at(self.floors.price)
             decided = self.builder.decided(self.floors, cutoff)
             if not counted and self.builder.columns_promise(decided) and not self.deadline.passed():
@@ -283,51 +314,54 @@ class _Solve:
             if self.plan is not None:
                 self._tabu(self.plan, QUICK)
 
-    def _solve_layers_at(self, decided: Decided, cutoff_us: Float64s, nodes: int) -> bool:
-        """One pass over the open layers, those with the fewest open experts first; whether it paid."""
-        price, best = self.floors.price, self.pool.best_at(self.floors.price)
-        # What a layer may leave open: a share of the gap asked for.
-        tolerance = 0.2 * self.gap * abs(self.objective_us - self.problem.constant_us) / len(cutoff_us) + 1e-9
+    def _solve_layers_at(
+        self, decided: Decided, cutoff_us: Float64s, nodes: int, *, all_layers: bool = False
+    ) -> bool:
+        """One pass over the open layers, those with the fewest open experts first; whether it paid.
+
+        Large layers are left out, and a pass that does not pay ends, unless ``all_layers`` are asked for.
+        """
+        best = self.pool.best_at(self.floors.price)
         active = (self.view.hot_us > 0) | (self.view.cold_us > 0)
         entries = (active & decided.free[:, None, :]).sum(axis=(1, 2))
         order = np.argsort(decided.free.sum(axis=1), kind="stable")
-        order = order[((cutoff_us - self.floors.layer_us > tolerance) & (entries <= LAYER_ENTRIES))[order]]
+        order = order[(self._open_layers(cutoff_us) & (all_layers | (entries <= LAYER_ENTRIES)))[order]]
         if order.size == 0:
             # Nothing open is small enough on the first pass: exact layers are not the way here.
             return nodes > NODES[0]
         seen_us = closed_us = 0.0
-        called_off = threading.Event()
-        workers = ThreadPoolExecutor(max_workers=usable_cores())
-        try:
-            runs = [
-                workers.submit(
-                    solve_layer,
-                    self.view,
-                    int(layer),
-                    decided,
-                    price,
-                    best[layer],
-                    gap_us=tolerance,
-                    nodes=nodes,
-                    deadline=self.deadline,
-                    called_off=called_off,
-                )
-                for layer in order
-            ]
-            # Results are taken in order, so that the answer does not depend on the number of cores.
-            for turn, (layer, run) in enumerate(zip(order, runs, strict=True), start=1):
-                exact, before = run.result(), self.floors.layer_us[layer]
-                self._use(int(layer), exact, float(cutoff_us[layer]), best[layer])
+        with layer_pass(
+            self.view,
+            self.floors,
+            decided,
+            best,
+            order,
+            gap_us=self._tolerance_us(),
+            nodes=nodes,
+            deadline=self.deadline,
+        ) as answers:
+            for turn, (layer, exact) in enumerate(answers, start=1):
+                before = self.floors.layer_us[layer]
+                self._use(layer, exact, float(cutoff_us[layer]), best[layer])
                 seen_us += cutoff_us[layer] - before
                 closed_us += self.floors.layer_us[layer] - before
                 if self.done() or self.deadline.passed():
                     return True
-                if turn == JUDGED_AFTER and not self._pays(closed_us / max(seen_us, 1e-12)):
+                if (
+                    not all_layers
+                    and turn == JUDGED_AFTER
+                    and not self._pays(closed_us / max(seen_us, 1e-12))
+                ):
                     return False
-        finally:
-            called_off.set()
-            workers.shutdown(wait=True, cancel_futures=True)
         return True
+
+    def _tolerance_us(self) -> float:
+        """What a layer may leave open: a share of the gap asked for."""
+        changeable = abs(self.objective_us - self.problem.constant_us)
+        return 0.2 * self.gap * changeable / len(self.floors.layer_us) + 1e-9
+
+    def _open_layers(self, cutoff_us: Float64s) -> Mask:
+        return np.asarray(cutoff_us - self.floors.layer_us > self._tolerance_us())
 
     def _pays(self, share: float) -> bool:
         """Whether to go on with a pass that closes ``share`` of the gaps it works on."""
@@ -356,23 +390,3 @@ class _Solve:
         self.take(whole.hot)
         if whole.bound_us is not None:
             self._proof.bound_us = max(self._proof.bound_us, whole.bound_us - self.problem.constant_us)
-
-
-def _can_be_feasible(problem: PlacementProblem) -> bool:
-    """Whether any placement keeps the layers' bounds and the budget."""
-    E = problem.shape[2]
-    least = np.clip(problem.min_hot, 0, None)
-    if np.any(least > np.clip(problem.max_hot, None, E)):
-        return False
-    return int((problem.expert_bytes * least).sum()) <= problem.budget_bytes
-
-
-def _check(problem: PlacementProblem) -> None:
-    for name in ("hot_us", "cold_us", "hot_fixed_us", "cold_fixed_us", "weight"):
-        values = getattr(problem, name)
-        if not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise ValueError(f"{name} holds negative or non-finite values")
-    if not np.all(np.isfinite(problem.linear_us)):
-        raise ValueError("linear_us holds non-finite values")
-    if np.any(problem.expert_bytes <= 0):
-        raise ValueError("expert_bytes must be positive")

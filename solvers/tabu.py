@@ -50,7 +50,9 @@ def tabu_search(
     linear[:, :E] += price * view.expert_bytes[:, None]
     hot = _into_bounds(start, reduced_us, view)
     state = sums.of(hot)
-    value = sums.cost_us(state, rows).astype(np.float64) + np.where(hot, linear[:, :E], 0.0).sum(axis=1)
+    ranks = sums.cold_ranks(hot)
+    here = sums.cost_us(state, rows, None if ranks is None else ranks.first_us)
+    value = here.astype(np.float64) + np.where(hot, linear[:, :E], 0.0).sum(axis=1)
     count = hot.sum(axis=1)
     movable = view.fewest <= view.most
     pool.add(rows[movable], hot[movable], _unpriced(view, sums, value, count, price)[movable])
@@ -66,8 +68,11 @@ def tabu_search(
     for turn in range(1, length.exchanges + 1):
         if deadline.passed():
             return
-        table = sums.exchange_cost_us(state, out_vector, in_vector)
-        here = sums.cost_us(state, rows)
+        heavy = None
+        if sums.heavy_us is not None and (ranks := sums.cold_ranks(hot)) is not None:
+            heavy = sums.heavy_us[grid, out_slots], ranks.without(in_slots)
+        table = sums.exchange_cost_us(state, out_vector, in_vector, heavy)
+        here = sums.cost_us(state, rows, None if ranks is None else ranks.first_us)
         change = (table - here[:, None, None]) + (in_linear[:, None, :] - out_linear[:, :, None])
         out_dummy, in_dummy = (out_slots == E)[:, :, None], (in_slots == E)[:, None, :]
         forbidden = (out_until >= turn)[:, :, None] | (in_until >= turn)[:, None, :]

@@ -180,6 +180,7 @@ def _weighted(problems: Mapping[str, PlacementProblem], weights: NDArray[np.floa
         hot_fixed_us=stacked("hot_fixed_us"),
         cold_fixed_us=stacked("cold_fixed_us"),
         cold_idle_us=None if first.cold_idle_us is None else stacked("cold_idle_us"),
+        heaviest_factor=None if first.heaviest_factor is None else stacked("heaviest_factor"),
         weight=np.concatenate([weight * problem.weight for problem, weight in chosen]),
         linear_us=np.sum([weight * problem.linear_us for problem, weight in chosen], axis=0),
         constant_us=sum(weight * problem.constant_us for problem, weight in chosen),

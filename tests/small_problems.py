@@ -46,7 +46,7 @@ def everything_cold(case: PlacementProblem) -> Mask:
 
 @st.composite
 def problems(draw: st.DrawFn) -> PlacementProblem:
-    """At most ten experts over at most three layers, with every kind of charge, idle cost, byte size and bound."""
+    """At most ten experts over at most three layers, with every kind of charge, idle cost, max-term, size and bound."""
     L, E = draw(st.sampled_from([(1, 2), (1, 6), (2, 3), (2, 5), (3, 3)]))
     S = draw(st.integers(1, 4))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -72,5 +72,6 @@ def problems(draw: st.DrawFn) -> PlacementProblem:
         min_hot=min_hot.astype(np.int64),
         max_hot=max_hot.astype(np.int64),
         linear_us=linear,
+        heaviest_factor=draw(st.sampled_from([None, 2.5 * random.random(size=S), np.full(S, 3.0)])),
         constant_us=draw(st.sampled_from([0.0, 500.0])),
     )

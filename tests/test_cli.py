@@ -710,6 +710,27 @@ def test_a_plan_is_explained_pinned_and_drawn_as_a_frontier(job: Path, run: Run,
     assert "layer 9 is not a MoE layer" in err
 
 
+def test_limits_per_layer_hold_are_explained_and_say_what_would_fit(
+    job: Path, run: Run, tmp_path: Path
+) -> None:
+    plan = tmp_path / "placement.json"
+    code, _, err = run(*solve_arguments(job, plan, max_hot_per_layer=3, time_limit=5), "--prove")
+    assert code == 0, err
+    placement = json.loads(plan.read_text())
+    assert placement["hot_per_layer"] == {"min": 0, "max": 3}
+    assert max(len(hot) for hot in placement["hot"].values()) == 3
+    full = next(layer for layer, hot in placement["hot"].items() if len(hot) == 3)
+    code, _, err = run("explain", plan, "--layer", full)
+    assert code == 0
+    assert "held by --max-hot-per-layer 3" in err
+    plan.unlink()
+    code, _, err = run(*solve_arguments(job, plan, pin="1=none", min_hot_per_layer=1))
+    assert code == 3
+    assert "--pin 1=none cannot hold with --min-hot-per-layer 1" in err
+    assert "leave out one of the two" in err
+    assert not plan.exists()
+
+
 @pytest.mark.parametrize("pin", ["1", "1=some", "=all", "x=all", "-1=all"])
 def test_a_pin_that_is_none_is_refused(job: Path, run: Run, tmp_path: Path, pin: str) -> None:
     code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", pin=pin))

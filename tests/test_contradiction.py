@@ -215,6 +215,27 @@ def test_any_changed_number_is_refused_or_harmless(
 
 
 @pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"min": 4, "max": 8}, "hot_per_layer: is 4 to 8, but hot.0 names 3 experts"),
+        ({"min": 0, "max": 2}, "hot_per_layer: is 0 to 2, but hot.0 names 3 experts"),
+        ({"min": 0, "max": 3}, None),
+    ],
+)
+def test_layers_keep_their_limits_of_hot_experts(
+    documents: dict[str, dict[str, Any]], tmp_path: Path, limits: dict[str, int], said: str | None
+) -> None:
+    document = {**documents["tiny"], "hot_per_layer": limits}
+    if said is None:
+        placement = read(tmp_path, document)
+        assert (placement.least_hot, placement.most_hot) == (0, 3)
+    else:
+        with pytest.raises(BadInputError) as caught:
+            read(tmp_path, document)
+        assert said in caught.value.what
+
+
+@pytest.mark.parametrize(
     ("pinned", "said"),
     [
         ({"0": "all"}, "pinned.0: is 'all', but hot.0 names 3 of 8 experts"),

@@ -104,8 +104,9 @@ def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Pa
     assert made.output_token_us(hot_first(0)) == pytest.approx(decode + prefill, rel=1e-3)
 
 
-def test_the_problem_has_the_same_objective(tmp_path: Path) -> None:
-    model, cost = tiny_model(tmp_path), tiny_cost()
+@pytest.mark.parametrize("heaviest_factor", [0.0, 4.0])
+def test_the_problem_has_the_same_objective(tmp_path: Path, heaviest_factor: float) -> None:
+    model, cost = tiny_model(tmp_path), tiny_cost(heaviest_factor=heaviest_factor)
     made = level_costs(
         model,
         cost,

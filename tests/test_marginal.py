@@ -50,6 +50,13 @@ def test_the_last_expert_to_turn_hot_saves_no_more_than_leaves_the_idle_cost() -
     np.testing.assert_allclose(marginal_us(case, np.array([[True, True]])), [[17.0, 17.0]])
 
 
+def test_the_heaviest_cold_expert_is_worth_more_than_its_own_time() -> None:
+    # Cold side max(40 + 30, 2 x 40) = 80 with 0 and 1 cold; without 0 it is 2 x 30, without 1 still 80.
+    case = problem([[[1, 1, 1]]], [[[40, 30, 20]]], budget_bytes=1, heaviest_factor=np.array([2.0]))
+    hot = np.array([[False, False, True]])
+    np.testing.assert_allclose(marginal_us(case, hot), [[20.0, 0.0, 90.0 - 80.0]])
+
+
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_it_is_the_difference_of_two_objectives(case: PlacementProblem, seed: int) -> None:
     _, L, E = case.shape

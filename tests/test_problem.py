@@ -49,6 +49,15 @@ def test_weights_constant_and_linear_terms_add_up() -> None:
     assert case.objective_us(mask(False, True, True)) == 1000.0 + 2.5 * 50.0 - 7.0 + 3.0
 
 
+def test_the_heaviest_cold_expert_can_be_the_cold_side() -> None:
+    case = problem(HOT, COLD, 3, heaviest_factor=np.array([1.5]), cold_fixed_us=np.array([[10.0]]))
+    # All cold: the sum of 120 is longer than 1.5 x 70. One cold: 1.5 times its 50, its 70.
+    assert case.objective_us(mask(False, False, False)) == 130.0
+    assert case.objective_us(mask(False, True, False)) == 85.0
+    assert case.objective_us(mask(True, False, False)) == 115.0
+    assert case.objective_us(mask(True, True, False)) == 11.0
+
+
 def test_feasible_means_budget_and_layer_bounds() -> None:
     case = problem(HOT, COLD, 5, expert_bytes=np.array([2]), min_hot=np.array([1]), max_hot=np.array([2]))
     assert not case.is_feasible(everything_cold(case))

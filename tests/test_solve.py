@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,3 +238,66 @@ def test_the_chosen_level_is_written_as_a_program(tiny: ModelSpec, tmp_path: Pat
     text = (tmp_path / "level.lp").read_text()
     assert "budget:" in text
     assert "x_3_7" in text
+
+
+def limited(tiny: ModelSpec, room: int, **limits: Any) -> SolveRequest:
+    """One running request and one chunk, so that ``room`` hot experts fit one level."""
+    return SolveRequest(
+        WORKLOAD, room_for(tiny, room), max_running=1, chunk_tokens=64, prefill_from="trace", **limits
+    )
+
+
+def test_every_layer_keeps_its_limits_in_the_plan_and_in_every_baseline(tiny: ModelSpec) -> None:
+    request = limited(tiny, 14, least_hot=1, most_hot=5, pins={2: False})
+    with pytest.raises(InfeasibleError, match="--pin 2=none cannot hold with --min-hot-per-layer 1"):
+        solve(tiny, routed(tiny, last_two), tiny_cost(), request)
+    request = limited(tiny, 14, least_hot=1, most_hot=5)
+    solved = solve(tiny, routed(tiny, last_two), tiny_cost(), request)
+    for mask in (solved.hot, *solved.baseline_masks.values()):
+        assert ((mask.sum(axis=1) >= 1) & (mask.sum(axis=1) <= 5)).all()
+        assert mask.sum() <= solved.level.room_experts
+
+
+def test_limits_and_pins_hold_together(tiny: ModelSpec) -> None:
+    request = limited(tiny, 14, least_hot=2, pins={0: True})
+    solved = solve(tiny, routed(tiny, last_two), tiny_cost(), request)
+    for mask in (solved.hot, *solved.baseline_masks.values()):
+        assert mask[0].all()
+        assert (mask[1:].sum(axis=1) >= 2).all()
+        assert mask.sum() <= solved.level.room_experts
+
+
+def test_limits_beyond_the_room_name_the_smallest_changes(tiny: ModelSpec) -> None:
+    trace = routed(tiny, last_two)
+    # Pinned 8 and 3 each in the other three layers: 17 in a room for 14.
+    with pytest.raises(
+        InfeasibleError, match="--pin and --min-hot-per-layer 3 keep 17 experts hot"
+    ) as caught:
+        solve(tiny, trace, tiny_cost(), limited(tiny, 14, least_hot=3, pins={0: True}))
+    assert "--min-hot-per-layer of at most 2" in caught.value.hint
+    enough = int(caught.value.hint.rpartition(" ")[2])
+    request = replace(limited(tiny, 14, least_hot=3, pins={0: True}), budget_bytes=enough)
+    assert solve(tiny, trace, tiny_cost(), request).hot.sum() == 17
+    with pytest.raises(InfeasibleError):
+        solve(tiny, trace, tiny_cost(), replace(request, budget_bytes=enough - 1))
+    # Without pins the ledger itself says what fits: the room was for fewer than five in each layer.
+    with pytest.raises(InfeasibleError, match="5 hot experts per layer") as caught:
+        solve(tiny, trace, tiny_cost(), limited(tiny, 14, least_hot=5))
+    assert "--min-hot-per-layer of at most" in caught.value.hint
+
+
+def test_limits_that_no_layer_can_have_are_refused(tiny: ModelSpec) -> None:
+    for limits, said in (
+        ({"least_hot": 9}, "--min-hot-per-layer is 9"),
+        ({"most_hot": -1}, "--max-hot-per-layer is -1"),
+        ({"least_hot": 4, "most_hot": 3}, "--min-hot-per-layer 4 exceeds --max-hot-per-layer 3"),
+    ):
+        with pytest.raises(BadInputError, match=said):
+            solve(tiny, routed(tiny, last_two), tiny_cost(), limited(tiny, 14, **limits))
+
+
+def test_without_a_trace_the_equal_count_keeps_the_limits(tiny: ModelSpec) -> None:
+    solved = solve_untraced(tiny, tiny_cost(), limited(tiny, 14, most_hot=2))
+    assert set(solved.hot.sum(axis=1)) <= {0, 1, 2}
+    solved = solve_untraced(tiny, tiny_cost(), limited(tiny, 14, least_hot=3))
+    assert solved.hot.sum(axis=1).min() >= 3

@@ -1,13 +1,16 @@
 """The default solver: optimal where a reader can check, its bound valid everywhere."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from shared_data import SHARED_DATA, needs_shared_data
 from small_problems import optimum_us, problem, problems
 
+from placer.solvers.annealing import AnnealingLength
 from placer.solvers.bench.instance_file import read_instance
 from placer.solvers.problem import FixedCharge, PlacementProblem
 from placer.solvers.solution import SolverStatus
@@ -79,14 +82,17 @@ def test_minima_beyond_the_budget_are_infeasible() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(case=problems())
-def test_its_own_bound_holds_without_the_integer_program(case: PlacementProblem) -> None:
+@given(case=problems(), prove=st.booleans())
+def test_its_own_bound_holds_without_the_integer_program(case: PlacementProblem, prove: bool) -> None:
     best = optimum_us(case)
     with pytest.MonkeyPatch.context() as patch:
         # Small problems would go to HiGHS as a whole: here everything is left to relaxation and layers.
         patch.setattr("placer.solvers.structured.TINY_ENTRIES", 0)
         patch.setattr("placer.solvers.structured.SMALL_ENTRIES", 0)
-        solution = solve_structured(case, gap=1e-5, time_limit_s=20)
+        # Short runs of a proof: what matters here is that whatever it returns holds.
+        patch.setattr("placer.solvers.structured.PROOF_NODES", (30, 300))
+        patch.setattr("placer.solvers.structured.PROOF_ANNEALING", AnnealingLength(16, 1, 64))
+        solution = solve_structured(case, gap=1e-5, time_limit_s=20, prove=prove)
     if best is None:
         assert solution.status is SolverStatus.INFEASIBLE
         return
@@ -182,3 +188,94 @@ def test_instances_are_proven(name: str, gap: float) -> None:
     solution = solve_structured(problem, gap=gap, time_limit_s=30)
     assert solution.gap is not None
     assert solution.gap <= gap
+
+
+def relabelled(case: PlacementProblem, layers: np.ndarray, experts: np.ndarray) -> PlacementProblem:
+    """``case`` with layers and experts in another order; int [L] and [E]."""
+    return replace(
+        case,
+        hot_us=case.hot_us[:, layers][:, :, experts],
+        cold_us=case.cold_us[:, layers][:, :, experts],
+        hot_fixed_us=case.hot_fixed_us[:, layers],
+        cold_fixed_us=case.cold_fixed_us[:, layers],
+        expert_bytes=case.expert_bytes[layers],
+        min_hot=case.min_hot[layers],
+        max_hot=case.max_hot[layers],
+        linear_us=case.linear_us[layers][:, experts],
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(case=problems(), seed=st.integers(0, 2**32 - 1))
+def test_names_of_layers_and_experts_do_not_matter(case: PlacementProblem, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    _, L, E = case.shape
+    answers = [
+        solve_structured(each, gap=1e-6, time_limit_s=20)
+        for each in (case, relabelled(case, random.permutation(L), random.permutation(E)))
+    ]
+    assert answers[0].status is answers[1].status
+    if answers[0].objective_us is not None:
+        assert answers[1].objective_us == pytest.approx(answers[0].objective_us, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 1e-3, 1e9])
+def test_the_unit_of_the_costs_does_not_matter(scale: float) -> None:
+    cold = np.array([[[10.0, 90.0, 20.0, 80.0], [70.0, 5.0, 60.0, 15.0]]])
+    solution = solve_structured(problem(cold * 0.01 * scale, cold * scale, 4), gap=1e-6)
+    assert solution.status is SolverStatus.OPTIMAL
+    assert solution.objective_us == pytest.approx(50.0 * scale, rel=1e-6)
+    assert solution.bound_us is not None
+    assert solution.bound_us <= solution.objective_us
+
+
+def test_equal_costs_leave_only_the_count() -> None:
+    # Two layers of four experts of 10 each, room for five: three stay cold.
+    costs = np.full((3, 2, 4), 10.0)
+    solution = solve_structured(problem(costs * 0.0, costs, 5), gap=1e-6)
+    assert solution.objective_us == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize(("budget", "objective"), [(0, 30.0), (2, 3.0), (99, 3.0)])
+def test_a_budget_for_none_or_for_all(budget: int, objective: float) -> None:
+    case = problem([[[1.0, 2.0]]], [[[10.0, 20.0]]], budget)
+    solution = solve_structured(case, gap=1e-5)
+    assert solution.status is SolverStatus.OPTIMAL
+    assert solution.objective_us == pytest.approx(objective)
+
+
+def test_one_layer_of_one_expert() -> None:
+    solution = solve_structured(problem([[[1.0]]], [[[10.0]]], 1), gap=1e-6)
+    assert solution.objective_us == pytest.approx(1.0)
+    assert solution.hot is not None
+    assert solution.hot.tolist() == [[True]]
+
+
+def test_steps_without_tokens_cost_their_charges() -> None:
+    # The second step routes nothing: it pays the charge of a side that always pays, and nothing else.
+    case = problem([[[1.0, 1.0]], [[0.0, 0.0]]], [[[10.0, 10.0]], [[0.0, 0.0]]], 1)
+    case = replace(case, cold_fixed_us=np.full((2, 1), 4.0))
+    solution = solve_structured(case, gap=1e-6)
+    assert solution.objective_us == pytest.approx((14.0 + 4.0) / 2)
+
+
+def test_a_negative_factor_is_refused() -> None:
+    case = problem([[[1.0]]], [[[10.0]]], 1, heaviest_factor=np.array([-1.0]))
+    with pytest.raises(ValueError, match="heaviest_factor"):
+        solve_structured(case)
+
+
+def test_ctrl_c_in_a_proof_returns_the_best_plan_with_its_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    # As far as the first annealing run everything is as without Ctrl-C.
+    monkeypatch.setattr("placer.solvers.structured.anneal", interrupted)
+    case = random_problem(250)
+    solution = solve_structured(case, gap=1e-6, time_limit_s=60, prove=True)
+    assert solution.status is SolverStatus.INTERRUPTED
+    assert solution.hot is not None
+    assert case.is_feasible(solution.hot)
+    assert solution.objective_us == case.objective_us(solution.hot)
+    assert solution.gap is not None
+    assert 0 < solution.gap < 0.2

@@ -40,11 +40,14 @@ def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
                 f"{_name(found.least_hot)}, which saves {found.least_hot.value_us:,.4g} µs"
             )
         )
+    if found.held_by is not None:
+        lines.append(Text(f"the layer's {found.hot} hot experts are held by {found.held_by}"))
     return Group(*lines, *_multiplier(found))
 
 
 def _layer(found: Explanation) -> RenderableType:
-    head = Text(f"layer {found.layer}: {found.hot} of {found.experts} experts hot", style="bold")
+    held = "" if found.held_by is None else f" (held by {found.held_by})"
+    head = Text(f"layer {found.layer}: {found.hot} of {found.experts} experts hot{held}", style="bold")
     table = Table(box=None, pad_edge=False)
     for header in ("expert", "place", "saves µs per output token", "µs per GiB", "rank of all"):
         table.add_column(header, justify="left" if header == "place" else "right")

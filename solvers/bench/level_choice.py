@@ -16,7 +16,9 @@ FIRST_SHARE = 0.5
 """Share of the time for the first solve of all levels."""
 
 
-def solve_levels(problems: Sequence[PlacementProblem], *, gap: float, time_limit_s: float) -> Solution:
+def solve_levels(
+    problems: Sequence[PlacementProblem], *, gap: float, time_limit_s: float, prove: bool = False
+) -> Solution:
     """The best placement over all levels, with the least of their bounds.
 
     Each level is solved to `FIRST_GAP`; then, from the lowest bound up, those whose bound stays below the
@@ -24,7 +26,7 @@ def solve_levels(problems: Sequence[PlacementProblem], *, gap: float, time_limit
     constant.
     """
     if len(problems) == 1:
-        return solve_structured(problems[0], gap=gap, time_limit_s=time_limit_s)
+        return solve_structured(problems[0], gap=gap, time_limit_s=time_limit_s, prove=prove)
     deadline = Deadline(time_limit_s)
     tried: list[Solution] = []
     for turn, problem in enumerate(problems):
@@ -44,6 +46,7 @@ def solve_levels(problems: Sequence[PlacementProblem], *, gap: float, time_limit
             gap=gap,
             time_limit_s=deadline.left_s() / (len(problems) - turn),
             warm_starts=() if before.hot is None else (before.hot,),
+            prove=prove,
         )
         tried[level] = replace(again, bound_us=max(_bound_us(before), _bound_us(again)))
     return _combined(problems, tried, gap, deadline)

@@ -32,12 +32,14 @@ class Limits:
     """When a solver stops: at a relative ``gap``, or after ``time_limit_s``.
 
     The clock is the wall's, or with ``cpu`` the CPU time of the rival's own process, which other work on
-    the machine does not use up. The structured solver's clock is always the wall's.
+    the machine does not use up. The structured solver's clock is always the wall's; with ``prove`` it goes on to
+    the time limit where its gap is open.
     """
 
     time_limit_s: float
     gap: float = 0.0
     cpu: bool = False
+    prove: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _work(channel: Connection) -> None:
 
 def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: PeakMemory) -> SolverRun:
     start_s = _cpu_s()
-    solution = solve_levels(problems, gap=limits.gap, time_limit_s=limits.time_limit_s)
+    solution = solve_levels(problems, gap=limits.gap, time_limit_s=limits.time_limit_s, prove=limits.prove)
     return SolverRun(
         solver=STRUCTURED,
         status=solution.status,
