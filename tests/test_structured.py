@@ -202,6 +202,7 @@ def relabelled(case: PlacementProblem, layers: np.ndarray, experts: np.ndarray) 
         min_hot=case.min_hot[layers],
         max_hot=case.max_hot[layers],
         linear_us=case.linear_us[layers][:, experts],
+        cold_idle_us=None if case.cold_idle_us is None else case.cold_idle_us[:, layers],
     )
 
 
