@@ -926,8 +926,10 @@ def explain(
 @app.command()
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")],
-    runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt, vllm or llama.cpp.")] = "sglang-kt",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
+    runtime: Annotated[
+        str, typer.Option("--runtime", help="sglang-kt, vllm, vllm-plugin or llama.cpp.")
+    ] = "sglang-kt",
     model_path: Annotated[
         str | None,
         typer.Option(
@@ -939,10 +941,31 @@ def export(
         str | None, typer.Option("--kt-weight-path", help="INT4 expert weights on the server.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Start the server with the recorder on.")] = False,
+    check_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--check-log", help="Write nothing: compare this log of a vllm-plugin server with the plan."
+        ),
+    ] = None,
 ) -> None:
     """Write exactly what the serving runtime consumes, read back through its own selection rule."""
     from placer.export.runtimes import export_placement
 
+    if check_log is not None:
+        from placer.export.vllm_log import check_vllm_log
+
+        if runtime != "vllm-plugin" or output is not None:
+            raise BadInputError(
+                "--check-log reads a log and writes nothing", "give it --runtime vllm-plugin, and no -o"
+            )
+        applied = check_vllm_log(placement, check_log)
+        _say(
+            f"{check_log}: the server holds exactly this plan: {applied.hot:,} hot experts in {applied.layers} layers, "
+            f"cold ones by {applied.cold_path}"
+        )
+        return
+    if output is None:
+        raise BadInputError("export does not say where to write", "give a folder with -o")
     result = export_placement(
         placement,
         output,

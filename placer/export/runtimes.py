@@ -9,10 +9,11 @@ from placer.export.llama_cpp import export_llama_cpp
 from placer.export.result import ExportResult
 from placer.export.sglang_kt import export_sglang_kt
 from placer.export.vllm import export_vllm
+from placer.export.vllm_plugin import export_vllm_plugin
 from placer.model.config import CONFIG_CURE
 from placer.placement import PlacementDocument, read_placement
 
-RUNTIMES = ("sglang-kt", "vllm", "llama.cpp")
+RUNTIMES = ("sglang-kt", "vllm", "vllm-plugin", "llama.cpp")
 """Names that ``--runtime`` takes."""
 
 
@@ -44,6 +45,8 @@ def export_placement(
                 raise BadInputError(f"{flag} is for --runtime sglang-kt", f"leave {flag} out")
         if runtime == "vllm":
             return export_vllm(placement, out_dir, model_path=model_path)
+        if runtime == "vllm-plugin":
+            return export_vllm_plugin(placement, placement_path, out_dir, model_path=model_path)
         return export_llama_cpp(placement, out_dir, model_path=model_path)
     return export_sglang_kt(
         placement,
