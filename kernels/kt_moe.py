@@ -107,13 +107,50 @@ class KtMoe(ExpertMLP):
         )
         return out
 
+    def submit(
+        self,
+        layer: int,
+        tokens: Tensor,
+        x: Tensor,
+        ids: Tensor,
+        weights: Tensor,
+        out: Tensor,
+        stream: int | None = None,
+    ) -> None:
+        """Queue a call and return at once: `wait` ends it, and until then every tensor must stay as it is.
+
+        ``tokens`` is int32 [1], the rows q of the call; ``x`` and ``out`` are bfloat16 [q, H], the others as in
+        `ExpertMLP.forward`, all contiguous and on the CPU. With ``stream``, a CUDA stream, the call is queued when
+        the stream gets there, which a CUDA graph can capture.
+        """
+        task = self._layers[layer].forward_task(
+            tokens.data_ptr(),
+            ids.shape[1],
+            ids.data_ptr(),
+            weights.data_ptr(),
+            x.data_ptr(),
+            out.data_ptr(),
+            False,
+        )
+        if stream is None:
+            self._infer.submit(task)
+        else:
+            self._infer.submit_with_cuda_stream(stream, task)
+
+    def wait(self, stream: int | None = None) -> None:
+        """Wait until all that was queued is done; with ``stream`` the CUDA stream waits, not the caller."""
+        if stream is None:
+            self._infer.sync()
+        else:
+            self._infer.sync_with_cuda_stream(stream)
+
     @abstractmethod
     def _kernel_class(self) -> Any:
         """The native class, or None where this CPU's build of kt-kernel has none."""
 
-    def _start(self, shape: ExpertShape, max_tokens: int) -> None:
+    def _start(self, hidden_size: int, max_tokens: int) -> None:
         """Forget all layers and set aside what calls of up to ``max_tokens`` need."""
-        self._out = torch.zeros(max_tokens, shape.hidden_size, dtype=torch.bfloat16)
+        self._out = torch.zeros(max_tokens, hidden_size, dtype=torch.bfloat16)
         self._layers, self._kept = [], []
 
     def _config(self, shape: ExpertShape, layer: int, max_tokens: int) -> Any:

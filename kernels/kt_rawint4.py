@@ -1,6 +1,8 @@
 """CPU experts in INT4 on kt-kernel's RAWINT4 classes: what SGLang with KTransformers runs."""
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -15,6 +17,9 @@ from placer.kernels.kt_moe import TORCH_INSTEAD, KtMoe, row_kernel_tokens
 BLOCK = 128
 """Sizes that RAWINT4 handles are multiples of this; with others it reads past the ends of its weights
 (seen with 2880: right results or a segmentation fault, depending on what lies beside them in memory)."""
+EXPERT_STEP = 4
+"""RAWINT4 runs with a multiple of this many experts; with others it ends in a segmentation fault (seen with 5 to
+7, 9, 10 and 13 to 15)."""
 
 
 class KtRawInt4(KtMoe):
@@ -46,24 +51,44 @@ class KtRawInt4(KtMoe):
 
     def load(self, shape: ExpertShape, layers: int, weights: Int4Source, *, max_tokens: int) -> None:
         """Hand ``layers`` layers of weights to the class; no later call holds more than ``max_tokens``."""
-        self._start(shape, max_tokens)
+        self.begin(shape.hidden_size, max_tokens)
         self._weights = weights
-        packed: dict[int, _Words] = {}
+        packed: dict[int, tuple[Int4Matrix, Words]] = {}
         for layer in range(layers):
             experts = [weights(layer, index) for index in range(shape.experts)]
-            config = self._config(shape, layer, max_tokens)
-            config.quant_config.bits = 4
-            config.quant_config.group_size = GROUP
-            config.quant_config.zero_point = False
-            sources: list[Tensor] = []
-            for matrix in ("gate", "up", "down"):
-                words = [_words(packed, getattr(expert, matrix)) for expert in experts]
-                sources += [tensor for each in words for tensor in (each.words, each.scale)]
-                setattr(config, f"{matrix}_projs", [[each.words.data_ptr() for each in words]])
-                setattr(config, f"{matrix}_scales", [[each.scale.data_ptr() for each in words]])
-            self._layers.append(self._built(config, shape.experts))
-            if self._kernel.__name__.startswith("AVX2"):
-                self._kept += sources  # The AVX2 class copies nothing: it reads these at every call.
+            self.add_layer(
+                shape,
+                [tuple(_words(packed, m) for m in (each.gate, each.up, each.down)) for each in experts],
+                max_tokens,
+            )
+
+    def begin(self, hidden_size: int, max_tokens: int) -> None:
+        """Forget all layers and take calls of up to ``max_tokens`` for those that `add_layer` adds."""
+        self._start(hidden_size, max_tokens)
+
+    def add_layer(self, shape: ExpertShape, experts: Sequence[tuple["Words", ...]], max_tokens: int) -> int:
+        """Add a layer of experts, each as the words of (gate, up, down), and return its index.
+
+        ``shape`` tells the sizes and how many experts a token may choose; layers may differ in number.
+        """
+        index = len(self._layers)
+        # All that a token chooses must exist; those added here are never chosen.
+        held = -(-max(len(experts), shape.top_k) // EXPERT_STEP) * EXPERT_STEP
+        experts = [*experts, *[experts[-1]] * (held - len(experts))]
+        config = self._config(replace(shape, experts=held), index, max_tokens)
+        config.quant_config.bits = 4
+        config.quant_config.group_size = GROUP
+        config.quant_config.zero_point = False
+        sources: list[Tensor] = []
+        for place, matrix in enumerate(("gate", "up", "down")):
+            words = [expert[place] for expert in experts]
+            sources += [tensor for each in words for tensor in (each.words, each.scale)]
+            setattr(config, f"{matrix}_projs", [[each.words.data_ptr() for each in words]])
+            setattr(config, f"{matrix}_scales", [[each.scale.data_ptr() for each in words]])
+        self._layers.append(self._built(config, held))
+        if self._kernel.__name__.startswith("AVX2"):
+            self._kept += sources  # The AVX2 class copies nothing: it reads these at every call.
+        return index
 
     def load_random(self, shape: ExpertShape, layers: int, *, seed: int, max_tokens: int) -> None:
         """See `ExpertMLP.load_random`."""
@@ -82,17 +107,16 @@ class KtRawInt4(KtMoe):
             ) from None
 
 
-class _Words:
+class Words:
     """A matrix in the layout that the class reads: packed words and bfloat16 scales, both contiguous."""
 
     def __init__(self, matrix: Int4Matrix) -> None:
-        self.matrix = matrix  # Held so that its id stays its own while this is cached under it.
         self.words = matrix.packed_words().contiguous()
         self.scale = matrix.scale.contiguous()
 
 
-def _words(packed: dict[int, _Words], matrix: Int4Matrix) -> _Words:
-    key = id(matrix)
-    if key not in packed:
-        packed[key] = _Words(matrix)
-    return packed[key]
+def _words(packed: dict[int, tuple[Int4Matrix, Words]], matrix: Int4Matrix) -> Words:
+    """The words of ``matrix``, which is kept beside them so that its id stays its own."""
+    if id(matrix) not in packed:
+        packed[id(matrix)] = (matrix, Words(matrix))
+    return packed[id(matrix)][1]

@@ -35,7 +35,7 @@ class TorchInt4(ExpertMLP):
 
     def __init__(self, threads: int = 1) -> None:
         torch.set_num_threads(threads)
-        self._layers: list[list[tuple[_Packed, _Packed]]] = []
+        self._layers: list[list[PackedExpert]] = []
         self._out = torch.empty(0)
 
     @classmethod
@@ -74,10 +74,9 @@ class TorchInt4(ExpertMLP):
 
     def load(self, shape: ExpertShape, layers: int, weights: Int4Source, *, max_tokens: int) -> None:
         """Pack ``layers`` layers of weights; ``max_tokens`` is the most tokens a later call may hold."""
-        self._out = torch.zeros(max_tokens, shape.hidden_size, dtype=torch.float32)
-        self._layers = []
+        self.begin(shape.hidden_size, max_tokens)
         self._weights = weights
-        last: tuple[Int4Expert, tuple[_Packed, _Packed]] | None = None
+        last: tuple[Int4Expert, PackedExpert] | None = None
         for layer in range(layers):
             loaded = []
             for index in range(shape.experts):
@@ -86,10 +85,20 @@ class TorchInt4(ExpertMLP):
                     # Packing costs milliseconds, a copy much less; the copy has its own memory.
                     packed = (last[1][0].clone(), last[1][1].clone())
                 else:
-                    packed = (_Packed.of(expert.gate, expert.up), _Packed.of(expert.down))
+                    packed = pack(expert)
                 last = (expert, packed)
                 loaded.append(packed)
             self._layers.append(loaded)
+
+    def begin(self, hidden_size: int, max_tokens: int) -> None:
+        """Forget all layers and take calls of up to ``max_tokens`` for those that `add_layer` adds."""
+        self._out = torch.zeros(max_tokens, hidden_size, dtype=torch.float32)
+        self._layers = []
+
+    def add_layer(self, experts: list["PackedExpert"]) -> int:
+        """Add a layer of experts, as `pack` made them, and return its index; layers may differ in number."""
+        self._layers.append(experts)
+        return len(self._layers) - 1
 
     def load_random(self, shape: ExpertShape, layers: int, *, seed: int, max_tokens: int) -> None:
         """See `ExpertMLP.load_random`."""
@@ -137,6 +146,11 @@ class _Packed:
         nibbles = getattr(torch.ops.aten, _CONVERT)(values.to(torch.int32), 1)
         return cls(nibbles, torch.stack((scale, torch.zeros_like(scale)), dim=2).contiguous())
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the matrix takes."""
+        return self._nibbles.nbytes + self._scale_zero.nbytes
+
     def clone(self) -> "_Packed":
         """The same values in memory of their own."""
         return _Packed(self._nibbles.clone(), self._scale_zero.clone())
@@ -145,3 +159,12 @@ class _Packed:
         """bfloat16 [m, N] from bfloat16 [m, K]."""
         result: Tensor = getattr(torch.ops.aten, _MATMUL)(rows, self._nibbles, GROUP, self._scale_zero)
         return result
+
+
+PackedExpert = tuple[_Packed, _Packed]
+"""One expert in torch's layout: gate and up stacked, and down."""
+
+
+def pack(expert: Int4Expert) -> PackedExpert:
+    """``expert`` in torch's layout."""
+    return _Packed.of(expert.gate, expert.up), _Packed.of(expert.down)

@@ -988,7 +988,9 @@ def explain(
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
-    runtime: Annotated[str, typer.Option("--runtime", help="sglang-kt, vllm or llama.cpp.")] = "sglang-kt",
+    runtime: Annotated[
+        str, typer.Option("--runtime", help="sglang-kt, vllm, vllm-plugin or llama.cpp.")
+    ] = "sglang-kt",
     model_path: Annotated[
         str | None,
         typer.Option(

@@ -12,7 +12,7 @@ from placer.kernels.cores import usable_cores
 from placer.kernels.expert_mlp import SKIP, reference_forward
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import random_int4
-from placer.kernels.kt_rawint4 import KtRawInt4
+from placer.kernels.kt_rawint4 import KtRawInt4, Words
 
 pytestmark = [
     pytest.mark.runtime,
@@ -89,3 +89,27 @@ def test_auto_takes_it_where_it_runs() -> None:
 def test_the_border_is_said_to_lie_at_four_times_experts_over_top_k() -> None:
     assert KtRawInt4.border_hint(SHAPE) == BORDER
     assert KtRawInt4.border_hint(ExpertShape(2048, 768, 128, 8)) == 64
+
+
+@pytest.mark.parametrize("counts", [(1,), (13, 5), (3, 14, 6)])
+def test_layers_of_any_number_of_experts_run_queued_or_not(counts: tuple[int, ...]) -> None:
+    # Native code held 13, 14, 5 or 6 experts in buffers that it then read past the ends of, and crashed.
+    if usable_cores() < 2:
+        pytest.skip("kt-kernel spins one thread more than it is given: it needs two cores")
+    backend = KtRawInt4(threads=1)
+    backend.begin(SHAPE.hidden_size, max_tokens=32)
+    weights = random_int4(SHAPE, seed=5)
+    for layer, count in enumerate(counts):
+        experts = [weights(layer, expert) for expert in range(count)]
+        words = [tuple(Words(m) for m in (each.gate, each.up, each.down)) for each in experts]
+        assert backend.add_layer(SHAPE, words, max_tokens=32) == layer
+    for layer, count in enumerate(counts):
+        x, ids, gate_weights = random_call(SHAPE, 9, seed=layer)
+        ids[ids >= count] = SKIP
+        expected = reference_forward(lambda e, n=layer: weights(n, e).dequantise(), x, ids, gate_weights)
+        now = backend.forward(layer, x, ids, gate_weights).clone()
+        assert relative_error(now.float(), expected) < PRECISION
+        out, tokens = torch.zeros_like(x), torch.tensor([9], dtype=torch.int32)
+        backend.submit(layer, tokens, x, ids, gate_weights, out)
+        backend.wait()
+        assert torch.equal(out, now)

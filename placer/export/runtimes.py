@@ -11,14 +11,19 @@ from placer.export.llama_cpp import export_llama_cpp
 from placer.export.result import ExportResult
 from placer.export.sglang_kt import export_sglang_kt
 from placer.export.vllm import export_vllm
+from placer.export.vllm_log import check_vllm_log
+from placer.export.vllm_plugin import export_vllm_plugin
 from placer.model.config import CONFIG_CURE
 from placer.placement import PlacementDocument, read_placement
 
-RUNTIMES = ("sglang-kt", "vllm", "llama.cpp")
+RUNTIMES = ("sglang-kt", "vllm", "vllm-plugin", "llama.cpp")
 """Names that ``--runtime`` takes."""
 
-CHECKED_RUNTIMES = ("sglang-kt",)
-"""Those of them that a machine can be checked for, and whose logs and dumps can be compared with a plan."""
+PREPARED_RUNTIMES = ("sglang-kt",)
+"""Those of them that a machine can be checked for."""
+
+LOGGING_RUNTIMES = ("sglang-kt", "vllm-plugin")
+"""Those whose server log can be compared with a plan."""
 
 
 def export_placement(
@@ -49,6 +54,8 @@ def export_placement(
                 raise BadInputError(f"{flag} is for --runtime sglang-kt", f"leave {flag} out")
         if runtime == "vllm":
             return export_vllm(placement, out_dir, model_path=model_path)
+        if runtime == "vllm-plugin":
+            return export_vllm_plugin(placement, placement_path, out_dir, model_path=model_path)
         return export_llama_cpp(placement, out_dir, model_path=model_path)
     return export_sglang_kt(
         placement,
@@ -70,22 +77,28 @@ def check_applied(
     BadInputError
         When the runtime is unknown, or a file is invalid or of another model.
     """
-    checked_runtime(runtime)
+    _known(runtime, LOGGING_RUNTIMES, "servers are checked")
     placement = read_placement(placement_path)
+    if runtime == "vllm-plugin":
+        if dump is not None or log is None:
+            raise BadInputError("--check-dump is for --runtime sglang-kt", "give --check-log")
+        return (check_vllm_log(placement_path, log),)
     return (
         *(() if log is None else (check_log(placement, log),)),
         *(() if dump is None else (check_dump(placement, dump),)),
     )
 
 
-def checked_runtime(runtime: str) -> str:
-    """``runtime``; raises BadInputError unless machines and servers can be checked for it."""
-    if runtime not in CHECKED_RUNTIMES:
-        known = "can only be exported to" if runtime in RUNTIMES else "is not known"
-        raise BadInputError(
-            f"--runtime {runtime!r} {known}: machines and servers are checked for {', '.join(CHECKED_RUNTIMES)}",
-            f"use one of: {', '.join(CHECKED_RUNTIMES)}",
-        )
+def prepared_runtime(runtime: str) -> str:
+    """``runtime``; raises BadInputError unless machines can be checked for it."""
+    return _known(runtime, PREPARED_RUNTIMES, "machines are checked")
+
+
+def _known(runtime: str, known: tuple[str, ...], what: str) -> str:
+    if runtime not in known:
+        problem = "can only be exported to" if runtime in RUNTIMES else "is not known"
+        names = ", ".join(known)
+        raise BadInputError(f"--runtime {runtime!r} {problem}: {what} for {names}", f"use one of: {names}")
     return runtime
 
 

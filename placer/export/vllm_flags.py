@@ -103,8 +103,8 @@ def kv_cache_bytes(placement: PlacementDocument) -> int:
     return blocks * BLOCK_TOKENS * kv.bytes_per_token_per_gpu
 
 
-def vllm_flags(placement: PlacementDocument, offload: Offload) -> tuple[Flag, ...]:
-    """Every flag that the plan depends on.
+def serving_flags(placement: PlacementDocument) -> tuple[Flag, ...]:
+    """The flags of the KV pool and the scheduler, which hold wherever the experts are.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def vllm_flags(placement: PlacementDocument, offload: Offload) -> tuple[Flag, ..
             "the plan keeps room for drafting with the MTP layer, which is not exported for vLLM",
             "solve again without --speculative",
         )
-    flags = [
+    return (
         Flag("tensor-parallel-size", placement.tp, "GPUs."),
         Flag(
             "kv-cache-memory-bytes",
@@ -137,7 +137,18 @@ def vllm_flags(placement: PlacementDocument, offload: Offload) -> tuple[Flag, ..
             min(kv.context_length or kv.tokens, kv.tokens),
             f"Longest request; planned for {workload.prompt_tokens + workload.output_tokens:,} tokens.",
         ),
-    ]
+    )
+
+
+def vllm_flags(placement: PlacementDocument, offload: Offload) -> tuple[Flag, ...]:
+    """Every flag that the plan depends on.
+
+    Raises
+    ------
+    BadInputError
+        As `serving_flags` does.
+    """
+    flags = [*serving_flags(placement)]
     if offload.layers:
         flags += [
             Flag("offload-backend", "uva", "The GPU reads offloaded weights in host memory where they lie."),

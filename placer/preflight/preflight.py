@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from placer.export.kt_selection import RUNTIME
-from placer.export.runtimes import checked_runtime, planned_config
+from placer.export.runtimes import planned_config, prepared_runtime
 from placer.placement import read_placement
 from placer.preflight.check import Preflight, Verdict
 from placer.preflight.checkpoint import check_checkpoint
@@ -32,7 +32,7 @@ def preflight(
     BadInputError
         When the runtime is unknown, or the placement or the checkpoint's config.json invalid.
     """
-    checked_runtime(runtime)
+    prepared_runtime(runtime)
     placement = read_placement(placement_path)
     config = planned_config(placement, model_path)
     progress("asking the runtime", 0.0)
