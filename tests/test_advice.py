@@ -20,6 +20,8 @@ OTHERS = {
     "--enable-return-routed-experts",
     "--init-expert-location",
     "--output-format",
+    "--max-concurrency",
+    "--request-rate",
 }
 """What every command takes, and flags of runtimes that an error may name."""
 

@@ -124,6 +124,19 @@ def test_pinned_layers_stay_pinned_at_a_lower_ratio(tmp_path: Path) -> None:
     assert "pinned layers stay as they are" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_limits_of_layers_hold_at_another_ratio(tmp_path: Path) -> None:
+    # At least 1 and at most 3 of 4 experts of each layer: a lower ratio leaves one each, a higher one stops at three.
+    document = plan(hot={1: [2], 2: [1, 0], 3: [1, 3, 0]}, hot_per_layer={"min": 1, "max": 3})
+    export_sglang_kt(document, tmp_path / "out", config=CONFIG)
+    counts = read_logical_count(tmp_path / "out" / "init_expert_location.pt")
+    for number, least, most in ((3, 1, 1), (4, 1, 3), (6, 1, 3), (8, 1, 3)):
+        sizes = select_hot(counts, kt_layout(CONFIG), (number + 0.5) / 12)[1:].sum(axis=1)
+        assert sizes.sum() == number
+        assert sizes.min() >= least
+        assert sizes.max() <= most
+    assert "limits of every layer hold" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("hot", [{}, {layer: [3, 1, 0, 2] for layer in (1, 2, 3)}])
 def test_no_expert_and_every_expert_can_be_exported(tmp_path: Path, hot: dict[int, list[int]]) -> None:
     export_sglang_kt(plan(hot=hot), tmp_path / "out", config=CONFIG)

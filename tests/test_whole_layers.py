@@ -16,6 +16,7 @@ def test_each_layer_is_priced_all_hot_and_all_cold() -> None:
         cold_us=np.array([[[100, 100]], [[100, 0]]], dtype=np.float32),
         hot_fixed_us=np.array([5.0, 5.0]),
         cold_fixed_us=np.array([7.0, 7.0]),
+        cold_idle_us=np.zeros(2),
         heaviest_factor=np.zeros(2),
         base_us=1000.0,
         extrapolated_share=0.0,

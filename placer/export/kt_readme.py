@@ -85,7 +85,8 @@ def render_readme(
         "",
         "Ranks are distinct: after an out-of-memory error a lower `--kt-gpu-experts-ratio` keeps the same "
         "share of every layer's hot experts, hottest first, without a new file"
-        + (", and pinned layers stay as they are." if placement.pinned else "."),
+        + (", and pinned layers stay as they are" if placement.pinned else "")
+        + (", and the limits of every layer hold." if placement.hot_per_layer else "."),
         "",
         "## Flags",
         "",

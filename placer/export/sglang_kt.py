@@ -67,12 +67,13 @@ def export_sglang_kt(
     layout = _checked_layout(placement, config)
     counted = set(layout.moe_layers)
     hot = {int(layer): ids for layer, ids in placement.hot.items()}
+    most = layout.experts if placement.most_hot is None else placement.most_hot
     counts = ranked_counts(
         hot,
         placement.model.layers,
         layout,
-        least={layer: layout.experts for layer, every in placement.pins.items() if every},
-        full={layer for layer, every in placement.pins.items() if not every},
+        least={layer: layout.experts if placement.pins.get(layer) else placement.least_hot for layer in hot},
+        full={layer for layer, ids in hot.items() if placement.pins.get(layer) is False or len(ids) == most},
     )
     ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)
     if mem_fraction_static is None:

@@ -50,6 +50,9 @@ def sparse_program(levels: Sequence[PlacementProblem]) -> SparseProgram:
     constant is needed: sum z = 1, x_le <= z, and with t, the time of a layer-step, at least either side
 
         t >= sum_e hot_e x_e + h0 (z or p)        t + sum_e cold_e x_e >= z sum_e cold_e + c0 (z or q)
+        t >= z idle                               t + f cold_e x_e >= z f cold_e + c0 (z or q)  for each e
+
+    with the weight f of the heaviest cold expert where it is above 1.
 
     p and q are binary and carry a charge that depends on the placement (see `FixedCharge`): n p >= sum x_e
     and n q >= sum (z - x_e) over the n experts that it hangs on. A row for each expert is the stronger
@@ -91,6 +94,9 @@ def _write_level(writer: "_Writer", problem: PlacementProblem, z: int, *, alone:
     times = writer.columns(
         len(kept) * L, cost=np.repeat(problem.weight[kept].astype(np.float64), L), high=np.inf
     )
+    if problem.cold_idle_us is not None:
+        idle = problem.cold_idle_us[kept].astype(np.float64).ravel()
+        writer.rows(np.arange(len(times)), times, 1.0, count=len(times), z=(z, -idle))
     sides = (
         (problem.hot_us, problem.hot_fixed_us, problem.hot_fixed_when, True),
         (problem.cold_us, problem.cold_fixed_us, problem.cold_fixed_when, False),
@@ -103,15 +109,37 @@ def _write_level(writer: "_Writer", problem: PlacementProblem, z: int, *, alone:
         charge = fixed[kept].astype(np.float64).ravel()
         constant = np.zeros(len(us)) if hot else us.sum(axis=1)
         entries = [(row, columns, sign * us[row, expert]), (np.arange(len(us)), times, np.ones(len(us)))]
+        payers = np.full(len(us), -1)
         if when is FixedCharge.ALWAYS:
             constant = constant + charge
         else:
             payers = _payers(writer, x, z, us > 0, when, hot=hot)
             paid = np.flatnonzero((payers >= 0) & (charge > 0))
             entries.append((paid, payers[paid], -charge[paid]))
-        rows, cols, values = (np.concatenate(part) for part in zip(*entries, strict=True))
-        writer.rows(rows, cols, values, count=len(us), z=(z, -constant))
+        _write_rows(writer, entries, len(us), (z, -constant))
+        if hot or problem.heaviest_factor is None:
+            continue
+        factor = np.repeat(problem.heaviest_factor[kept].astype(np.float64), L)
+        heavy = np.flatnonzero(factor[row] > 1)
+        if not heavy.size:
+            continue
+        each, at = np.arange(heavy.size), row[heavy]
+        weighted = factor[at] * us[at, expert[heavy]]
+        entries = [(each, columns[heavy], weighted), (each, times[at], np.ones(heavy.size))]
+        if when is FixedCharge.ALWAYS:
+            weighted = weighted + charge[at]
+        else:
+            paid = np.flatnonzero((payers[at] >= 0) & (charge[at] > 0))
+            entries.append((paid, payers[at][paid], -charge[at][paid]))
+        _write_rows(writer, entries, heavy.size, (z, -weighted))
     return x
+
+
+def _write_rows(
+    writer: "_Writer", entries: list[tuple[Indices, Indices, Values]], count: int, z: tuple[int, Values]
+) -> None:
+    rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
+    writer.rows(rows, columns, values, count=count, z=z)
 
 
 def _payers(
