@@ -436,31 +436,48 @@ def trace_compare(
 @trace_app.command("synth")
 def trace_synth(
     preset: Annotated[
-        str,
+        str | None,
         typer.Option("--preset", help="gpt-oss-20b, qwen3-30b-a3b, olmoe, mixtral or domain-bound."),
-    ],
+    ] = None,
+    zipf: Annotated[
+        float | None,
+        typer.Option("--zipf", help="Instead: experts of --model by rank to the power of minus this."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Checkpoint directory whose shape --zipf takes.")
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Trace file to write.")] = Path(
         "trace.safetensors"
     ),
     requests: Annotated[int, typer.Option("--requests", help="Requests.")] = 64,
     prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Prompt tokens of each.")] = 128,
     output_tokens: Annotated[int, typer.Option("--output-tokens", help="Output tokens of each.")] = 256,
-    domains: Annotated[int, typer.Option("--domains", help="Domains, dealt round-robin.")] = 4,
+    domains: Annotated[
+        int | None, typer.Option("--domains", help="Domains of a preset, dealt round-robin (4).")
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Synthesise a trace with the measured statistics of a known model, labelled so."""
+    """Synthesise a trace, labelled so: with the measured statistics of a known model, or by Zipf's law."""
     from placer.profiler.trace.file import write_trace
     from placer.profiler.trace.synth import synthesise
+    from placer.profiler.trace.zipf import zipf_trace
 
     checked_output(output)
-    trace = synthesise(
-        preset,
-        requests=requests,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        domains=domains,
-        seed=seed,
-    )
+    lengths = {"requests": requests, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
+    if (preset is None) == (zipf is None):
+        raise BadInputError(
+            "a trace is made from a preset or by Zipf's law", "give --preset or --zipf, not both"
+        )
+    if preset is not None:
+        if model is not None:
+            raise BadInputError("a preset has its own shape", "leave --model out, or use --zipf")
+        trace = synthesise(preset, domains=4 if domains is None else domains, seed=seed, **lengths)
+    else:
+        if model is None or domains is not None:
+            raise BadInputError(
+                "--zipf takes the shape of a model, and has no domains", "give --model DIR alone"
+            )
+        trace = zipf_trace(_known_model(model), zipf or 0.0, seed=seed, **lengths)
     write_trace(trace, output)
     _say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
 
