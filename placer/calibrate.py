@@ -128,7 +128,7 @@ def calibrate(
         return PlacementTimes(model, cost, placement.hot_mask(), replays, settings, workload, placement.tp)
 
     figures: list[MeasuredFigure] = []
-    notes: list[str] = [f"warning: {each}" for each in repeated]
+    notes: list[str] = [*repeated]
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
         label = f", run {number}" if len(runs) > 1 else ""

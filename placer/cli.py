@@ -1129,7 +1129,7 @@ def bench(
     size: Annotated[
         str | None, typer.Option("--size", help="LAYERSxEXPERTSxSTEPS of generated ones: 92x896x32.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of generated instances.")] = 0,
+    seed: SeedOption = 0,
     write: Annotated[
         Path | None, typer.Option("--write", help="Write the generated instances to a folder; solve none.")
     ] = None,

@@ -64,7 +64,7 @@ def distinct_runs(files: Sequence[BenchmarkFile]) -> tuple[tuple[BenchmarkFile, 
                 seen.append((run, name))
                 runs.append(run)
             else:
-                repeated.append(f"{name} is the same run as {first} and is counted once")
+                repeated.append(f"{name} repeats a run that was given before ({first}) and is counted once")
         if runs:
             kept.append(replace(file, runs=tuple(runs)))
     return tuple(kept), tuple(repeated)

@@ -422,11 +422,14 @@ def test_a_run_that_is_given_twice_is_named_and_counts_once(
     found = json.loads(out)
     assert len(found["sources"]) == 1
     assert len(found["figures"]) == 4
-    assert "warning: bench.jsonl is the same run as bench.jsonl and is counted once" in found["distrust"]
+    assert (
+        "bench.jsonl repeats a run that was given before (bench.jsonl) and is counted once"
+        in found["distrust"]
+    )
     files["benchmark"].write_text("\n".join([files["benchmark"].read_text()] * 2))
     code, out, _ = run(*arguments(files), "-o", tmp_path / "c.json", "--json")
     assert code == 0
-    assert any("bench.jsonl, run 2 is the same run as" in each for each in json.loads(out)["distrust"])
+    assert any("bench.jsonl, run 2 repeats a run" in each for each in json.loads(out)["distrust"])
 
 
 def test_a_benchmark_of_which_half_failed_is_refused_unless_forced(
