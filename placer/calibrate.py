@@ -16,8 +16,13 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.placement_times import PlacementTimes
 from placer.planned_level import planned_level, planned_workload
-from placer.profiler.benchmark_file import BenchmarkFile
-from placer.profiler.calibration import Calibration, CalibrationSource, extreme_warnings
+from placer.profiler.benchmark_file import BenchmarkFile, distinct_runs
+from placer.profiler.calibration import (
+    Calibration,
+    CalibrationSource,
+    contradiction_warnings,
+    extreme_warnings,
+)
 from placer.profiler.factor import FactorName
 from placer.profiler.factor_fit import fit_factors
 from placer.profiler.kt_timing_log import KtTimingLog
@@ -32,6 +37,12 @@ from placer.solve import SPLIT_SHARES
 from placer.untraced import uniform_trace
 from placer.workload import MOST_CLIENTS, Workload
 
+LAUNCH_LADEN = (FactorName.HOT, FactorName.TRANSFER)
+"""Factors of times that a timing log, made without CUDA graphs, holds launches in."""
+_LAUNCHES = (
+    "stays: the log was made without CUDA graphs, so its times hold launches that a server with graphs does not pay "
+    "(--factors asks for it all the same)"
+)
 _FEW_REQUESTS = 4
 """Requests per client below which a benchmark is mostly its start and its end."""
 
@@ -43,14 +54,14 @@ class CalibrateRequest:
     Attributes
     ----------
     names
-        Factors that may be fitted.
+        Factors that may be fitted; None for all of them, but `LAUNCH_LADEN` to benchmarks alone.
     force
         Take a server that does not match the placement all the same; the calibration says so.
     seed
         Draws the replayed steps.
     """
 
-    names: tuple[FactorName, ...] = tuple(FactorName)
+    names: tuple[FactorName, ...] | None = None
     force: bool = False
     seed: int = 0
 
@@ -94,13 +105,14 @@ def calibrate(
     Raises
     ------
     BadInputError
-        When trace, profile or placement belong to another model, or a server to another placement (unless
-        forced), or nothing was measured.
+        When trace, profile or placement belong to another model, a server to another placement, or half of a
+        benchmark's requests failed (the last two unless forced), or nothing was measured.
     """
     if not benchmarks and log is None:
         raise BadInputError("nothing was measured", "add --benchmark FILE or --kt-log FILE")
     placement.check_model(model)
     kt = placement.kt
+    benchmarks, repeated = distinct_runs(benchmarks)
     use = ProfileUse(None if kt is None else kt.threads, placement.cpu_method)
     check_profile_matches(profile, model, tp=placement.tp, use=use)
     if trace is not None:
@@ -116,7 +128,7 @@ def calibrate(
         return PlacementTimes(model, cost, placement.hot_mask(), replays, settings, workload, placement.tp)
 
     figures: list[MeasuredFigure] = []
-    notes: list[str] = []
+    notes: list[str] = [*repeated]
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
         label = f", run {number}" if len(runs) > 1 else ""
@@ -125,15 +137,22 @@ def calibrate(
         notes += [*_run_notes(run, number if len(runs) > 1 else None), *times.notes]
     if log is not None:
         times = step_times(planned_workload(placement))
-        figures += kt_log_figures(timed_layers(log, placement, times))
+        of_log = [name for name in FactorName if name not in LAUNCH_LADEN]
+        figures += kt_log_figures(timed_layers(log, placement, times), request.names or of_log)
         notes += [*log.notes, *times.notes]
     # A log alone says nothing of time added per step, in whatever unit.
     step_scale_us = float(np.mean([run.mean_tpot_ms for run in runs])) * 1e3 if runs else 1e6
     to_fit = [figure.to_fit for figure in figures if figure.fitted]
-    fit = fit_factors(to_fit, step_scale_us=step_scale_us, names=request.names)
+    fit = fit_factors(to_fit, step_scale_us=step_scale_us, names=request.names or tuple(FactorName))
+    if log is not None and request.names is None and not runs:
+        fit.reasons.update(dict.fromkeys(LAUNCH_LADEN, _LAUNCHES))
     if trace is None:
         notes.append("uniform routing was assumed, as in a plan without a trace")
     compared = tuple(figure.calibrated(fit.factors) for figure in figures)
+    before, after = (
+        _mean_error([made / each.measured for made, each in zip(values, compared, strict=True)])
+        for values in ([each.before for each in compared], [each.after for each in compared])
+    )
     calibration = Calibration(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         placer_version=__version__,
@@ -141,8 +160,8 @@ def calibrate(
         reasons={name.value: reason for name, reason in fit.reasons.items()},
         alternatives=fit.alternatives,
         figures=compared,
-        error_before=_mean_error([each.before / each.measured for each in compared]),
-        error_after=_mean_error([each.after / each.measured for each in compared]),
+        error_before=before,
+        error_after=after,
         sources=(*(_source(file) for file in benchmarks), *((_log_source(log),) if log else ())),
         placement=f"{placement.model.name}, solved {placement.created}, {placement.hot_total:,} experts hot",
         trace="uniform routing assumed" if trace is None else trace.header.source,
@@ -150,6 +169,7 @@ def calibrate(
             dict.fromkeys(
                 (
                     *extreme_warnings(fit.factors, step_scale_us),
+                    *contradiction_warnings(fit.factors, compared, before, after),
                     *(f"warning: forced: {each}" for each in forced),
                     *notes,
                 )
@@ -169,6 +189,15 @@ def _mismatches(
 ) -> tuple[str, ...]:
     found = [
         mismatch for run in runs for mismatch in served_mismatches(run.model, run.server, placement, model)
+    ]
+    found += [
+        (
+            f"{run.failed} of {run.failed + run.requests} requests of a benchmark failed: the others ran on a server "
+            "that was not full",
+            "see why in the server's log and run it again, or add --force",
+        )
+        for run in runs
+        if run.failed >= run.requests
     ]
     if found and not force:
         raise BadInputError(*found[0])

@@ -69,7 +69,7 @@ SpeculativeOption = Annotated[
     bool, typer.Option("--speculative", help="Keep room for the MTP layer, all its experts on the GPU.")
 ]
 HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
 
 
 MixOption = Annotated[
@@ -809,23 +809,26 @@ def verify(
     trace: Annotated[Path, typer.Option("--trace", help="Trace file.")],
     profile: Annotated[Path, typer.Option("--profile", help="Profile of this machine.")],
     layer_steps: Annotated[
-        int, typer.Option("--layer-steps", help="Layer-steps to run, as far as the time allows.")
-    ] = 200,
+        int | None,
+        typer.Option("--layer-steps", help="Layer-steps to run, as far as the time allows (default: 200)."),
+    ] = None,
     running: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--running",
             help="Running requests of decode steps: 8 or 4,16,64, none, or auto (the placement's, and fewer "
-            "where those use the kernel's other algorithm).",
+            "where those use the kernel's other algorithm; default).",
         ),
-    ] = "auto",
+    ] = None,
     prefill: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--prefill", help="Tokens of prefill chunks: 512 or 128,512, none, or auto (up to 256)."
+            "--prefill", help="Tokens of prefill chunks: 512 or 128,512, none, or auto (up to 256; default)."
         ),
-    ] = "auto",
-    max_seconds: Annotated[float, typer.Option("--max-seconds", help="Wall time of the run.")] = 120.0,
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", help="Wall time of the run (default: 120).")
+    ] = None,
     kt_log: Annotated[
         Path | None,
         typer.Option(
@@ -840,6 +843,13 @@ def verify(
     With --kt-log nothing is run: the layers that sglang-kt timed itself are compared.
     """
     if kt_log is not None:
+        of_a_run = {"--layer-steps": layer_steps, "--running": running, "--prefill": prefill}
+        for flag, value in {**of_a_run, "--max-seconds": max_seconds}.items():
+            if value is not None:
+                raise BadInputError(
+                    f"--kt-log and {flag} were both given: a log is compared whole, nothing is run",
+                    "give one of the two",
+                )
         _verify_runtime(placement, model, trace, profile, kt_log, seed=seed, json_output=json_output)
         return
     from placer.answer.joined_verification import joined_answer
@@ -853,10 +863,10 @@ def verify(
     from placer.verification import verify as verify_placement
 
     request = VerifyRequest(
-        layer_steps=layer_steps,
-        running=_numbers("--running", running),
-        prefill_tokens=_numbers("--prefill", prefill),
-        max_seconds=max_seconds,
+        layer_steps=200 if layer_steps is None else layer_steps,
+        running=_numbers("--running", running or "auto"),
+        prefill_tokens=_numbers("--prefill", prefill or "auto"),
+        max_seconds=120.0 if max_seconds is None else max_seconds,
         seed=seed,
     )
     spec = read_model(model)
@@ -864,7 +874,11 @@ def verify(
     with _Bar() as bar:
         result = verify_placement(*inputs, request, progress=bar)
         joined = verify_joined(
-            *inputs, layer_steps=layer_steps, max_seconds=max_seconds, seed=seed, progress=bar
+            *inputs,
+            layer_steps=request.layer_steps,
+            max_seconds=request.max_seconds,
+            seed=seed,
+            progress=bar,
         )
     _stop_if_interrupted()
     if json_output:
@@ -960,9 +974,7 @@ def calibrate(
         )
     known = {name.value: name for name in FactorName}
     names = (
-        tuple(known.values())
-        if factors == "auto"
-        else tuple(_choice(name, known, "--factors") for name in factors.split(","))
+        None if factors == "auto" else tuple(_choice(name, known, "--factors") for name in factors.split(","))
     )
     inputs = [placement, *(benchmark or []), *([kt_log] if kt_log else [])]
     checked_output(output, [*inputs, Path(trace)])
@@ -1117,7 +1129,7 @@ def bench(
     size: Annotated[
         str | None, typer.Option("--size", help="LAYERSxEXPERTSxSTEPS of generated ones: 92x896x32.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of generated instances.")] = 0,
+    seed: SeedOption = 0,
     write: Annotated[
         Path | None, typer.Option("--write", help="Write the generated instances to a folder; solve none.")
     ] = None,

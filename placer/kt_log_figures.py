@@ -10,7 +10,7 @@ from placer.errors import BadInputError
 from placer.measured_figure import MeasuredFigure
 from placer.placement import PlacementDocument
 from placer.placement_times import PlacementTimes, SideTimes
-from placer.profiler.factor import UNCALIBRATED, Factors
+from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
 from placer.profiler.kt_timing_log import CURE, KtTiming, KtTimingLog
 from placer.profiler.steps import StepKind
 
@@ -128,22 +128,26 @@ def timed_layers(
     return tuple(found)
 
 
-def kt_log_figures(timed: Sequence[TimedLayer]) -> tuple[MeasuredFigure, ...]:
-    """Stage by stage: what each factor is fitted to, and the whole layer, which checks them.
+def kt_log_figures(
+    timed: Sequence[TimedLayer], names: Sequence[FactorName] = tuple(FactorName)
+) -> tuple[MeasuredFigure, ...]:
+    """Stage by stage: what each factor of ``names`` is fitted to, and what checks them, as the whole layer.
 
     The cold side is what passes after the hand-over to the CPU, where the CPU ends last; the copy back to the
     GPU is in it.
     """
     return tuple(
-        MeasuredFigure(f"{stage}, {each.name}", "us", measured, predicted, len(each.calls), fitted)
+        MeasuredFigure(f"{stage}, {each.name}", "us", measured, predicted, len(each.calls), name in names)
         for each in timed
-        for stage, measured, predicted, fitted in _stages(each)
+        for stage, measured, predicted, name in _stages(each)
         if measured > 0 and predicted(UNCALIBRATED) > 0
     )
 
 
-def _stages(each: TimedLayer) -> Iterator[tuple[str, float, Callable[[Factors], float], bool]]:
-    """(stage, measured, predicted, whether a factor is fitted to it) of one layer and size."""
+def _stages(
+    each: TimedLayer,
+) -> Iterator[tuple[str, float, Callable[[Factors], float], FactorName | None]]:
+    """(stage, measured, predicted, the factor that is fitted to it, if any) of one layer and size."""
     sides = each.sides
     hot_us, cold_us = float(sides.hot_us[:, each.row].mean()), float(sides.cold_us[:, each.row].mean())
 
@@ -156,9 +160,9 @@ def _stages(each: TimedLayer) -> Iterator[tuple[str, float, Callable[[Factors], 
     def cold(factors: Factors) -> float:
         return factors.cold * cold_us
 
-    yield "layer", each.median_us(lambda call: call.total_us), each.predicted_us, False
-    yield "submit", each.median_us(lambda call: call.submit_us), transfer, True
+    yield "layer", each.median_us(lambda call: call.total_us), each.predicted_us, None
+    yield "submit", each.median_us(lambda call: call.submit_us), transfer, FactorName.TRANSFER
     if each.has_hot:
-        yield "hot GPU", each.median_us(lambda call: call.gpu_us), hot, True
+        yield "hot GPU", each.median_us(lambda call: call.gpu_us), hot, FactorName.HOT
     if each.cold_is_seen:
-        yield "cold CPU", each.median_us(lambda call: call.after_submit_us), cold, True
+        yield "cold CPU", each.median_us(lambda call: call.after_submit_us), cold, FactorName.COLD

@@ -268,11 +268,13 @@ def verify(
     Raises
     ------
     BadInputError
-        When trace, profile or placement belong to another model, method or machine, or no expert is cold.
+        When trace, profile or placement belong to another model, method or machine, no expert is cold, or a
+        step is larger than the placement's.
     MissingComponentError
         When the kernel cannot run, crashes or hangs.
     """
     check_matching(placement, model, profile, trace)
+    _check_sizes(placement, request)
     if placement.cpu_method != profile.cpu.method:
         raise BadInputError(
             f"the placement is for CPU method {placement.cpu_method}, the profile timed {profile.cpu.method}",
@@ -303,6 +305,20 @@ def verify(
         quiet_warning=timings.quiet_warning,
         notes=(*timings.notes, *(() if profile.calibration is None else (KERNELS_ALONE,))),
     )
+
+
+def _check_sizes(placement: PlacementDocument, request: VerifyRequest) -> None:
+    """Refuse steps that a server of ``placement`` never runs: their kernels may take minutes for a single call."""
+    kv = placement.kv
+    for flag, asked, most, what in (
+        ("--running", request.running, kv.max_running_requests, "runs {} requests at most"),
+        ("--prefill", request.prefill_tokens, kv.chunked_prefill_size, "has chunks of {} tokens at most"),
+    ):
+        if max(asked or (), default=0) > most:
+            raise BadInputError(
+                f"{flag} is {max(asked or ()):,}; the placement {what.format(f'{most:,}')}",
+                f"give {flag} from 1 to {most}, or none",
+            )
 
 
 def _step_groups(

@@ -1,7 +1,8 @@
 """A benchmark file: the runs in what SGLang's or vLLM's benchmark client wrote."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,29 @@ def read_benchmark_file(path: Path) -> BenchmarkFile:
         for number, document in enumerate(documents, 1)
     )
     return BenchmarkFile(path, digest, runs)
+
+
+def distinct_runs(files: Sequence[BenchmarkFile]) -> tuple[tuple[BenchmarkFile, ...], tuple[str, ...]]:
+    """The files with each run once, and a sentence for every run that repeats one before it.
+
+    Runs are the same when everything that was measured is: two real runs differ in their microseconds. A file
+    without a run of its own is left out.
+    """
+    seen: list[tuple[ServingBenchmark, str]] = []
+    kept, repeated = [], []
+    for file in files:
+        runs = []
+        for number, run in enumerate(file.runs, 1):
+            name = file.path.name + (f", run {number}" if len(file.runs) > 1 else "")
+            first = next((earlier for known, earlier in seen if known == run), None)
+            if first is None:
+                seen.append((run, name))
+                runs.append(run)
+            else:
+                repeated.append(f"{name} repeats a run that was given before ({first}) and is counted once")
+        if runs:
+            kept.append(replace(file, runs=tuple(runs)))
+    return tuple(kept), tuple(repeated)
 
 
 def _run(document: dict[str, Any], name: str) -> ServingBenchmark:

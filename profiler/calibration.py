@@ -1,9 +1,12 @@
 """A profile's calibration: named factors that a running server's own figures put on the cost model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.profiler.factor import FactorName, Factors
 
+WORSE = 0.1
+"""Relative error that factors add to a figure which checks them, above which it contradicts them."""
 EXTREME = 2.0
 """A factor above this, or below its inverse, says that the profile is of another machine or another program."""
 
@@ -122,6 +125,31 @@ class Calibration:
         if not all(0.001 <= scale <= 1000 for scale in scales) or not 0 <= factors.step_us <= 1e9:
             return "a factor is out of range"
         return None
+
+
+def contradiction_warnings(
+    factors: Factors, figures: Sequence[CalibratedFigure], error_before: float, error_after: float
+) -> tuple[str, ...]:
+    """A sentence when ``factors`` make the mean error no smaller, and one for the check that they worsen most."""
+    if not factors.changed:
+        return ()
+    found = []
+    if error_after >= error_before:
+        found.append(
+            f"warning: the factors make predictions no better (mean error {error_before:.1%} before, "
+            f"{error_after:.1%} after): do not plan with them, give more benchmarks or other --factors"
+        )
+    worsened = [
+        each for each in figures if not each.fitted and abs(each.error_after) > abs(each.error_before) + WORSE
+    ]
+    if worsened:
+        worst = max(worsened, key=lambda each: abs(each.error_after) - abs(each.error_before))
+        others = f" (and {len(worsened) - 1} more)" if len(worsened) > 1 else ""
+        found.append(
+            f"warning: the check {worst.name}{others} contradicts {factors}: off by {worst.error_before:+.1%} without "
+            f"and {worst.error_after:+.1%} with it; benchmark at other numbers of clients, or try other --factors"
+        )
+    return tuple(found)
 
 
 def extreme_warnings(factors: Factors, step_scale_us: float) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ CURE = f"start the server with {ENVIRONMENT} and {FLAGS}, send requests, and giv
 MOST_LINE_CHARACTERS = 4096
 MOST_CALLS = 5_000_000
 _UNREADABLE_SHARE = 0.01
+_ROUNDING_US = 100.0
+"""Six times of two decimals of a millisecond are off by less."""
 _MARK = "[kt-time]"
 _MS = r"(\d{1,9}\.\d+)"
 _LINE = re.compile(
@@ -70,6 +72,13 @@ class KtTiming:
         return self.mask_us + self.gpu_us + self.sync_us + self.merge_us
 
     @property
+    def contradicts_itself(self) -> bool:
+        """Whether its stages together are more than twice the call, or less than half, beyond their rounding."""
+        stages_us = self.submit_us + self.after_submit_us
+        low, high = sorted((self.total_us, stages_us))
+        return high > 2 * low + _ROUNDING_US
+
+    @property
     def cold_ends_last(self) -> bool:
         """Whether the cold side took clearly longer than the hot side, so that its time is seen."""
         return self.sync_us + self.merge_us > 0.2 * self.after_submit_us
@@ -77,7 +86,10 @@ class KtTiming:
 
 @dataclass(frozen=True)
 class KtTimingLog:
-    """The timed calls of a server's log, in its order; ``unreadable`` lines had the mark but not the form."""
+    """The timed calls of a server's log, in its order.
+
+    ``unreadable`` lines had the mark but not the form, or stages that contradict their total.
+    """
 
     path: Path
     sha256: str
@@ -104,12 +116,14 @@ def read_kt_timing_log(path: Path) -> KtTimingLog:
     Raises
     ------
     BadInputError
-        When the file cannot be read, holds no timed call, or more than one in a hundred cannot be read.
+        When the file cannot be read, holds no timed call, or more than one in a hundred cannot be read or has
+        stages that contradict its total.
     """
-    checked_input(path, what="log", cure=CURE)
+    checked_input(path, what="log", cure=f"check the path, or {CURE}")
     digest = hashlib.sha256()
     calls: list[KtTiming] = []
     unreadable = 0
+    contradicting: list[KtTiming] = []
     try:
         with path.open("rb") as file:
             while line := file.readline(MOST_LINE_CHARACTERS):
@@ -121,9 +135,18 @@ def read_kt_timing_log(path: Path) -> KtTimingLog:
                 if match is None or int(match.group(10)) == 0:
                     unreadable += 1
                 elif len(calls) < MOST_CALLS:
-                    calls.append(_call(match))
+                    call = _call(match)
+                    (contradicting if call.contradicts_itself else calls).append(call)
     except OSError as error:
         raise BadInputError(f"cannot read log {path}: {error.strerror or error}", "check the path") from None
+    if len(contradicting) > max(1, _UNREADABLE_SHARE * len(calls)) or (contradicting and not calls):
+        first = contradicting[0]
+        raise BadInputError(
+            f"log {path}: in {len(contradicting)} of {len(contradicting) + len(calls)} calls the stages do not add up "
+            f"to the total (layer {first.layer}, step {first.step}: {first.total_us / 1e3:,.2f} ms in all, "
+            f"{(first.submit_us + first.after_submit_us) / 1e3:,.2f} ms in stages)",
+            CURE,
+        )
     if not calls and not unreadable:
         raise BadInputError(f"log {path} holds no line of {_MARK}", CURE)
     if unreadable > max(1, _UNREADABLE_SHARE * len(calls)) or not calls:
@@ -132,7 +155,7 @@ def read_kt_timing_log(path: Path) -> KtTimingLog:
             "writes them",
             CURE,
         )
-    return KtTimingLog(path, digest.hexdigest(), tuple(calls), unreadable)
+    return KtTimingLog(path, digest.hexdigest(), tuple(calls), unreadable + len(contradicting))
 
 
 def _call(match: re.Match[str]) -> KtTiming:

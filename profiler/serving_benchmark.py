@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from placer.errors import BadInputError
 
 MOST_REQUESTS = 200_000
+_MOST_OFF = 0.1
+"""Share by which a stated throughput may miss tokens over duration, from which both clients compute it."""
 MOST_TOKENS = 10**8
 """Tokens of one request that no server takes: more is a mistake in the file."""
 
@@ -70,6 +72,7 @@ class ClientResult(BaseModel):
     total_input_tokens: int = Field(ge=0, le=MOST_TOKENS * MOST_REQUESTS)
     total_output_tokens: int = Field(ge=0, le=MOST_TOKENS * MOST_REQUESTS)
     output_throughput: float = Field(gt=0, lt=1e12)
+    duration: float | None = Field(default=None, gt=0, lt=1e12)
     request_rate: float | str | None = None
     max_concurrency: int | None = Field(default=None, ge=1, le=MOST_REQUESTS)
     mean_ttft_ms: _Ms
@@ -95,7 +98,8 @@ class ClientResult(BaseModel):
         Raises
         ------
         BadInputError
-            When no request was answered, TPOT says nothing, or no closed loop without drafting was measured.
+            When no request was answered, TPOT says nothing, throughput contradicts tokens and duration, or no
+            closed loop without drafting was measured.
         """
         # A rate without limit is "inf", or the constant Infinity, which is read as None.
         if self.request_rate not in (None, "inf"):
@@ -118,6 +122,14 @@ class ClientResult(BaseModel):
                 f"{name}: requests have fewer than 2 output tokens on average, so TPOT says nothing",
                 "run it again with longer outputs",
             )
+        if self.duration is not None:
+            counted = self.total_output_tokens / self.duration
+            if abs(self.output_throughput / counted - 1) > _MOST_OFF:
+                raise BadInputError(
+                    f"{name} states {self.output_throughput:,.1f} output tokens/s, but {self.total_output_tokens:,} in "
+                    f"{self.duration:,.1f} s are {counted:,.1f}",
+                    "run the benchmark again: the file was changed",
+                )
         detailed, inputs, outputs = self._lengths(name)
         failed = max(failed, sum(bool(error) for error in self.errors or ()))
         sent = self.completed + failed

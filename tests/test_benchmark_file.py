@@ -107,6 +107,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str, said: str) -> N
         ({"completed": 10**9}, "field completed"),
         ({"total_output_tokens": 4}, "fewer than 2 output tokens"),
         ({"request_rate": 4.0}, "at a rate"),
+        ({"output_throughput": 400.0}, "states 400.0 output tokens/s, but 20 in 0.5 s are 40.0"),
         ({"input_lens": [8], "output_lens": [5, 5]}, "1 input_lens and 2 output_lens"),
         ({"input_lens": [8], "output_lens": [5]}, "says that 4 requests were answered, but has lengths of 1"),
     ],

@@ -27,6 +27,7 @@ from placer.placement import PlacementDocument, write_placement
 from placer.placement_times import PlacementTimes
 from placer.planned_level import planned_level
 from placer.profiler.benchmark_file import read_benchmark_file
+from placer.profiler.calibration import CalibratedFigure, contradiction_warnings
 from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
 from placer.profiler.kt_timing_log import read_kt_timing_log
 from placer.profiler.profile import Profile, read_profile, write_profile
@@ -85,6 +86,7 @@ def measured(
         completed=requests,
         total_input_tokens=requests * TRAFFIC.prompt_tokens,
         total_output_tokens=requests * TRAFFIC.output_tokens,
+        duration=requests * TRAFFIC.output_tokens / 40.0,
         **changes,
     )
 
@@ -100,6 +102,7 @@ def measured(
         lambda sizes: np.array([mean_us(StepKind.PREFILL, int(size)) for size in sizes]),
     )
     return result | {
+        "duration": result["total_output_tokens"] / figures.output_tokens_per_s,
         "mean_ttft_ms": figures.mean_ttft_ms,
         "mean_tpot_ms": figures.mean_tpot_ms,
         "output_throughput": figures.output_tokens_per_s,
@@ -388,7 +391,8 @@ def test_a_timing_log_tells_the_sides_apart(
 ) -> None:
     truth = Factors(cold=1.25, hot=0.8, transfer=1.5)
     log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, truth))
-    found = calibrate(slow_profile, served(), model, trace, [], log, CalibrateRequest())
+    asked = CalibrateRequest(tuple(FactorName))
+    found = calibrate(slow_profile, served(), model, trace, [], log, asked)
     factors = found.calibration.factors
     assert factors.cold == pytest.approx(1.25, rel=0.01)
     assert factors.hot == pytest.approx(0.8, rel=0.01)
@@ -396,6 +400,77 @@ def test_a_timing_log_tells_the_sides_apart(
     assert factors.base == 1.0
     assert "hardly depend on it" in found.calibration.reasons[FactorName.BASE]
     assert any("without CUDA graphs" in each for each in found.calibration.distrust)
+
+
+def test_launches_in_a_log_are_fitted_only_where_they_are_asked_for(
+    slow_profile: Profile, model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    truth = Factors(cold=1.25, hot=0.8, transfer=1.5)
+    log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, truth))
+    found = calibrate(slow_profile, served(), model, trace, [], log, CalibrateRequest()).calibration
+    assert found.factors == Factors(cold=pytest.approx(1.25, rel=0.01))
+    for name in (FactorName.HOT, FactorName.TRANSFER):
+        assert "made without CUDA graphs" in found.reasons[name]
+
+
+def test_a_run_that_is_given_twice_is_named_and_counts_once(
+    run: Run, files: dict[str, Path], tmp_path: Path
+) -> None:
+    command = [*arguments(files), "--benchmark", files["benchmark"], "-o", tmp_path / "c.json", "--json"]
+    code, out, _ = run(*command)
+    assert code == 0
+    found = json.loads(out)
+    assert len(found["sources"]) == 1
+    assert len(found["figures"]) == 4
+    assert (
+        "bench.jsonl repeats a run that was given before (bench.jsonl) and is counted once"
+        in found["distrust"]
+    )
+    files["benchmark"].write_text("\n".join([files["benchmark"].read_text()] * 2))
+    code, out, _ = run(*arguments(files), "-o", tmp_path / "c.json", "--json")
+    assert code == 0
+    assert any("bench.jsonl, run 2 repeats a run" in each for each in json.loads(out)["distrust"])
+
+
+def test_a_benchmark_of_which_half_failed_is_refused_unless_forced(
+    run: Run, files: dict[str, Path], model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    result = measured(model, trace, UNCALIBRATED)
+    written(files["benchmark"], result | {"errors": [""] * 64 + ["refused"] * 64})
+    code, _, err = run(*arguments(files), "-o", tmp_path / "c.json")
+    assert code == 2
+    assert "64 of 128 requests of a benchmark failed" in err
+    code, _, err = run(*arguments(files), "--force", "-o", tmp_path / "c.json")
+    assert code == 0
+    assert "warning: forced: 64 of 128 requests" in err
+    written(files["benchmark"], result | {"errors": [""] * 64 + ["refused"] * 63})
+    assert run(*arguments(files), "-o", tmp_path / "c.json")[0] == 0
+
+
+def test_a_calibration_that_changes_nothing_says_so(
+    run: Run, files: dict[str, Path], model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    written(files["benchmark"], measured(model, trace, UNCALIBRATED))
+    code, _, err = run(*arguments(files), "-o", tmp_path / "c.json")
+    assert code == 0
+    assert "no factor changed, so every prediction stays as it was" in " ".join(err.split())
+    assert "now apply these factors" not in err
+
+
+def figure(name: str, before: float, after: float, *, fitted: bool = False) -> CalibratedFigure:
+    """A figure of 100 ms that was predicted as ``before`` and ``after``."""
+    return CalibratedFigure(name, "ms", 100.0, before, after, fitted, 8)
+
+
+def test_a_check_that_the_factors_make_worse_contradicts_them() -> None:
+    cold = Factors(cold=0.8)
+    step = figure("decode step", 95.5, 76.0)
+    (said,) = contradiction_warnings(cold, [figure("TPOT", 125.0, 100.0, fitted=True), step], 0.2, 0.1)
+    assert "the check decode step contradicts cold ×0.800: off by -4.5% without and -24.0% with it" in said
+    assert contradiction_warnings(cold, [figure("decode step", 95.5, 90.0)], 0.2, 0.1) == ()
+    (said,) = contradiction_warnings(cold, [], 0.2, 0.25)
+    assert "no better (mean error 20.0% before, 25.0% after)" in said
+    assert contradiction_warnings(UNCALIBRATED, [step], 0.2, 0.2) == ()
 
 
 def test_verify_takes_the_runtimes_own_times(
@@ -415,7 +490,8 @@ def test_verify_takes_the_runtimes_own_times(
     assert verify_runtime(served(), model, trace, slow_profile, log).errors.bias == pytest.approx(
         -0.2, abs=0.03
     )
-    calibrated = calibrate(slow_profile, served(), model, trace, [], log, CalibrateRequest()).profile
+    asked = CalibrateRequest(tuple(FactorName))
+    calibrated = calibrate(slow_profile, served(), model, trace, [], log, asked).profile
     assert verify_runtime(served(), model, trace, calibrated, log).errors.mape < 0.03
 
 
@@ -434,10 +510,21 @@ def test_verify_prints_a_log(
     code, out, err = run(*command)
     assert (code, out) == (0, "")
     assert "layers as the runtime timed them" in err
+    assert "…" not in err
+    assert "measured  predicted" in err
     assert max(map(len, err.splitlines())) <= 100
     code, out, _ = run(*command, "--json")
     assert code == 0
     assert json.loads(out)["side"] == "runtime"
+    for option, value in {
+        "--running": "4",
+        "--prefill": "none",
+        "--layer-steps": 3,
+        "--max-seconds": 5,
+    }.items():
+        code, _, err = run(*command, option, value)
+        assert code == 2
+        assert f"--kt-log and {option} were both given" in err
 
 
 def test_times_that_only_starting_takes_are_refused(

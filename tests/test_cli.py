@@ -801,3 +801,13 @@ def test_the_trace_that_was_solved_on_never_calls_its_own_plan_wrong(
     assert document["output_token_us"].keys() == document["step_us"].keys()
     assert min(document["output_token_us"].values()) > 0
     assert "not the best" not in document["verdict"]
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296", "99999999999999999999"])
+@pytest.mark.parametrize(
+    "command", [["trace", "synth", "-o", "t.safetensors"], ["bench"], ["verify", "p.json"]]
+)
+def test_a_seed_that_no_generator_takes_is_refused_by_name(run: Run, command: list[str], seed: str) -> None:
+    code, _, err = run(*command, "--seed", seed)
+    assert code == 2
+    assert "--seed" in err

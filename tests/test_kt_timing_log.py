@@ -61,6 +61,9 @@ def test_one_mangled_line_is_left_out_and_counted(tmp_path: Path) -> None:
         (line().replace("gpu=0.40", "gpu=nan"), "1 of 1 lines"),
         (line(tokens=0), "1 of 1 lines"),
         ("\n".join([line()] * 3 + [line()[:60]] * 2), "2 of 5 lines"),
+        # 0.12 + 0.03 + 0.40 + 0.01 + 1.50 is 2.06 ms.
+        (line().replace("total=2.06", "total=20.60"), "20.60 ms in all, 2.06 ms in stages"),
+        (line().replace("total=2.06", "total=0.50"), "in 1 of 1 calls the stages do not add up"),
     ],
 )
 def test_what_is_no_timing_log_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -75,3 +78,9 @@ def test_a_line_without_end_is_no_reason_to_run_out_of_memory(tmp_path: Path) ->
     path = tmp_path / "server.log"
     path.write_bytes(b"x" * (1 << 22) + b"\n" + line().encode())
     assert len(read_kt_timing_log(path).calls) == 1
+
+
+def test_a_log_that_is_not_there_says_to_check_its_path(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="no such file") as caught:
+        read_kt_timing_log(tmp_path / "nope.log")
+    assert caught.value.hint.startswith("check the path")

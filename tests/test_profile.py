@@ -98,6 +98,24 @@ def test_the_kernels_error_is_told_and_a_profile_made_before_it_was_known_still_
     assert "off by" not in printed(earlier)
 
 
+def test_an_error_that_the_format_explains_is_told_apart_from_one_that_it_does_not() -> None:
+    made = profile()
+    coarse = replace(made, cpu=replace(made.cpu, method="AMXINT4", output_error=0.269))
+    said = " ".join(printed(coarse).split())
+    assert "off by 26.9% (25% is what AMXINT4 rounds off there)" in said
+    assert "rounds off there" not in printed(made)
+
+
+def test_a_fit_that_solve_refuses_says_so_when_it_is_made() -> None:
+    made = profile()
+    overall = replace(made.cpu.report.overall, mape=0.45)
+    far_off = replace(made, cpu=replace(made.cpu, report=replace(made.cpu.report, overall=overall)))
+    said = " ".join(printed(far_off).split())
+    assert "warning: the CPU cost model is off by 45% on held-out calls" in said
+    assert "'placer solve' refuses this profile" in said
+    assert "refuses this profile" not in printed(made)
+
+
 def printed(made: Profile) -> str:
     console = Console(width=100)
     with console.capture() as capture:

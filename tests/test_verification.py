@@ -175,6 +175,8 @@ def test_a_plan_beyond_the_border_is_run_below_it_too() -> None:
         ("all hot", "nothing to run"),
         ("another method", "AMXINT4"),
         ("another machine", "was made on a CPU from elsewhere"),
+        ("running", "--running is 100,000; the placement runs"),
+        ("prefill", "--prefill is 100,000; the placement has chunks of"),
     ],
 )
 def test_what_cannot_be_verified_is_refused_before_anything_runs(
@@ -186,6 +188,10 @@ def test_what_cannot_be_verified_is_refused_before_anything_runs(
         plan = placement(
             {layer: range(8) for layer in range(4)}, layers=range(4), experts=8, cpu_method="torch"
         )
+    elif change == "running":
+        request = replace(request, running=(1, 100_000))
+    elif change == "prefill":
+        request = replace(request, prefill_tokens=(100_000,))
     elif change == "another method":
         plan = half_hot(profile, cpu_method="AMXINT4")
     else:

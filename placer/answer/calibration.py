@@ -40,10 +40,18 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
     for each in calibration.distrust:
         warning = each.startswith("warning: ")
         parts.append(Text(each if warning else f"note: {each}", style="yellow" if warning else "dim"))
-    parts.append(
-        Text(f"{visible(destination)}: solve, evaluate and trace compare now apply these factors, and say so")
-    )
+    parts.append(Text(f"{visible(destination)}: {_use(calibration)}"))
     return Group(*parts)
+
+
+def _use(calibration: Calibration) -> str:
+    """What the written profile does."""
+    if not calibration.factors.changed:
+        return "no factor changed, so every prediction stays as it was"
+    applied = "solve, evaluate and trace compare now apply these factors, and say so"
+    if calibration.warnings:
+        return f"{applied}; with the warnings above, prefer the profile without them until they are cleared"
+    return applied
 
 
 def _source(source: CalibrationSource) -> str:
@@ -56,7 +64,7 @@ def _verdict(calibration: Calibration) -> str:
     return (
         f"predicted {first.name} {_amount(first.before, first.unit)}, measured {_amount(first.measured, first.unit)} "
         f"({first.error_before:+.1%}); calibrated: {calibration.factors}; mean error {calibration.error_before:.1%} "
-        f"before, {calibration.error_after:.1%} after"
+        f"before, {calibration.error_after:.1%} after (geometric mean: twice and half count alike)"
     )
 
 

@@ -5,9 +5,12 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.visible import all_visible
-from placer.profiler.profile import Profile
+from placer.profiler.profile import Profile, check_profile_error
 from placer.profiler.timing.kernel_profile import KernelProfile
 from placer.units import gib, signed_percent
+
+_FORMAT_ERROR = {"AMXINT4": 0.25}
+"""Relative error of formats so coarse that random weights, which have no outliers to spare, show it."""
 
 
 def profile_answer(profile: Profile) -> RenderableType:
@@ -60,7 +63,13 @@ def profile_answer(profile: Profile) -> RenderableType:
             f"{side} profiled {origin.created} on {origin.device} (placer {origin.placer_version})"
             for side, origin in (("CPU", profile.merged.cpu), ("GPU", profile.merged.gpu))
         ]
-    warnings = [Text(f"warning: {cpu.quiet_warning}", style="yellow")] if cpu.quiet_warning else []
+    warned = [cpu.quiet_warning] if cpu.quiet_warning else []
+    warned += [
+        f"{each}: 'placer solve' refuses this profile (unless --force-profile); profile again on an idle machine and "
+        "for longer (--max-seconds)"
+        for each in check_profile_error(profile, force=True)
+    ]
+    warnings = [Text(f"warning: {each}", style="yellow") for each in warned]
     notes = [Text(f"note: {note}", style="dim") for note in cpu.notes]
     sweep = (_sweep_table(cpu), Text("")) if cpu.sweep else ()
     return Group(head, Text(""), errors, Text(""), *sweep, *[Text(fact) for fact in facts], *warnings, *notes)
@@ -70,8 +79,10 @@ def _check_lines(cpu: KernelProfile) -> list[str]:
     """What the kernel was checked for before it was timed; nothing in profiles that were made without it."""
     if cpu.output_error is None:
         return []
+    usual = _FORMAT_ERROR.get(cpu.method)
+    expected = "" if usual is None else f" ({usual:.0%} is what {cpu.method} rounds off there)"
     return [
-        f"  output on random weights off by {cpu.output_error:.1%}; an expert takes "
+        f"  output on random weights off by {cpu.output_error:.1%}{expected}; an expert takes "
         f"{cpu.bytes_per_expert / 2**20:.3g} MiB"
     ]
 

@@ -25,35 +25,48 @@ def runtime_verification_answer(found: RuntimeVerification) -> RenderableType:
         f"{sum(each.calls for each in found.layers):,} calls of {found.log}; medians against means of replayed steps",
         f"calibration in the prediction: {applied}",
     ]
-    table = Table(
-        title="milliseconds of a layer", title_justify="left", title_style="", box=None, pad_edge=False
-    )
-    for header in ("layer", "kind", "tokens", "calls", "measured", "predicted", "error"):
-        table.add_column(header, justify="left" if header == "kind" else "right")
-    for header in ("hot", "cold", *(name for name, _ in STAGES)):
-        table.add_column(header, justify="right")
+    table = _table("milliseconds of a layer", "calls", "measured", "predicted", "error", "hot", "cold")
+    stages = _table("stages of the measured call, milliseconds", *(name for name, _ in STAGES))
     for each in found.layers[:_MOST_ROWS]:
+        key = (str(each.layer), each.kind, f"{each.tokens:,}")
         table.add_row(
-            str(each.layer),
-            each.kind,
-            f"{each.tokens:,}",
+            *key,
             f"{each.calls:,}",
             _ms(each.measured_us),
             _ms(each.predicted_us),
             f"{each.error:+.1%}",
             _ms(each.hot_us),
             _ms(each.cold_us),
-            *(_ms(each.stages_us[name]) for name, _ in STAGES),
         )
+        stages.add_row(*key, *(_ms(each.stages_us[name]) for name, _ in STAGES))
     legend = Text(
-        "hot, cold: predicted; submit to merge: stages of the measured call. Where the cold side ends last, gpu is "
-        "the hot side's time, and mask to merge together are the cold side's.",
+        "hot, cold: predicted; submit to merge follow each other in the measured call. Where the cold side ends "
+        "last, gpu is the hot side's time, and mask to merge together are the cold side's.",
         style="dim",
     )
     rest = len(found.layers) - _MOST_ROWS
     more = [Text(f"and {rest} more", style="dim")] if rest > 0 else []
     notes = [Text(f"note: {note}", style="dim") for note in found.notes]
-    return Group(head, *[Text(fact) for fact in facts], Text(""), table, *more, Text(""), legend, *notes)
+    return Group(
+        head,
+        *[Text(fact) for fact in facts],
+        Text(""),
+        table,
+        Text(""),
+        stages,
+        *more,
+        Text(""),
+        legend,
+        *notes,
+    )
+
+
+def _table(title: str, *headers: str) -> Table:
+    """A table of layers and sizes; its columns of figures are never narrower than what they hold."""
+    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    for header in ("layer", "kind", "tokens", *headers):
+        table.add_column(header, justify="left" if header == "kind" else "right", no_wrap=True)
+    return table
 
 
 def _ms(us: float) -> str:

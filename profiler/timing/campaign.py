@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -76,7 +76,8 @@ def _time(
     earlier = [] if journal is None else [*journal.events]
     earlier_s = sum(event["used"]["wall_s"] for event in earlier if event["event"] == "round")
     if journal is not None and journal.finished:
-        return read_samples(earlier, seconds=earlier_s, notes=(f"samples were read from {journal.path}",))
+        samples = read_samples(earlier, seconds=earlier_s, notes=(journal.reread_note,))
+        return replace(samples, kept_in=journal.path.parent)
     notes: tuple[str, ...] = ()
     if journal is not None and journal.rounds:
         notes = (f"{journal.rounds} rounds of an earlier run were read from {journal.path}",)
@@ -89,7 +90,8 @@ def _time(
             events = _run_worker(spec, spec_path, out_path, log, journal, progress, stall_seconds)
         if not events or events[-1]["event"] != "done":
             raise _failure(spec, events, log_path.read_text(encoding="utf-8", errors="replace"))
-    return read_samples([*earlier, *events], seconds=earlier_s + time.monotonic() - started, notes=notes)
+    samples = read_samples([*earlier, *events], seconds=earlier_s + time.monotonic() - started, notes=notes)
+    return samples if journal is None else replace(samples, kept_in=journal.path.parent)
 
 
 def _run_worker(

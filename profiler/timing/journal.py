@@ -62,6 +62,11 @@ class Journal:
         return bool(self.events[-1]["event"] == "done")
 
     @property
+    def reread_note(self) -> str:
+        """What to say of samples that are read back whole."""
+        return f"nothing was timed now: all samples, and the seconds they took, are of an earlier run in {self.path}"
+
+    @property
     def rounds(self) -> int:
         """Rounds so far."""
         return sum(event["event"] == "round" for event in self.events)

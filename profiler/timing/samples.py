@@ -1,6 +1,7 @@
 """All samples of a campaign, put together from the events that its worker wrote."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ class Samples:
         Dense products in the same run, by the kernel's threads.
     used
         Processor time of all rounds together.
+    kept_in
+        The folder that the samples are kept in and read back from, or None.
     """
 
     calls: tuple[Call, ...]
@@ -78,6 +81,7 @@ class Samples:
     notes: tuple[str, ...]
     seconds: float
     border_contrast: float | None = None
+    kept_in: Path | None = None
 
     def timed(self) -> tuple[TimedCall, ...]:
         """Every call with the lower quartile of its samples."""
@@ -86,7 +90,10 @@ class Samples:
 
     def quiet_warning(self) -> str | None:
         """A sentence when the machine was not quiet, else None."""
-        return quiet_warning(anchor_movement(self.anchor_us), self.used)
+        found = quiet_warning(anchor_movement(self.anchor_us), self.used)
+        if found is None or self.kept_in is None:
+            return found
+        return f"{found}; first remove the folder {self.kept_in}: the same command reads these samples back"
 
 
 def read_samples(events: list[Event], *, seconds: float, notes: tuple[str, ...] = ()) -> Samples:
