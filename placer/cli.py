@@ -471,7 +471,7 @@ def trace_synth(
     if preset is not None:
         if model is not None:
             raise BadInputError("a preset has its own shape", "leave --model out, or use --zipf")
-        trace = synthesise(preset, domains=4 if domains is None else domains, seed=seed, **lengths)
+        trace = synthesise(preset, domains=domains, seed=seed, **lengths)
     else:
         if model is None or domains is not None:
             raise BadInputError(
@@ -572,7 +572,7 @@ def profile(
     inputs = [] if trace is None else [trace]
     checked_output(output, inputs)
     if points is not None:
-        checked_output(points, [*inputs, output])
+        checked_output(points, [*inputs, output], "--points")
     request = ProfileRequest(
         tp=tp,
         cpu_kernel=cpu_kernel,
@@ -719,7 +719,7 @@ def solve(
     free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
     checked_output(output, [Path(trace), profile])
     if write_lp is not None:
-        checked_output(write_lp, [Path(trace), profile, output])
+        checked_output(write_lp, [Path(trace), profile, output], "--write-lp")
     request = SolveRequest(
         workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
         budget_bytes=budget,
@@ -1154,9 +1154,9 @@ def bench(
     from placer.solvers.bench.selection import selected
     from placer.solvers.bench.solver_run import Limits
 
-    for output in (csv, milestones):
+    for flag, output in (("--csv", csv), ("--milestones", milestones)):
         if output is not None:
-            checked_output(output, instances or [])
+            checked_output(output, instances or [], flag)
     names = [name for name in rivals.split(",") if name]
     for name in names:
         _choice(name, {"highs": None, "cbc": None}, "--rivals")
@@ -1165,6 +1165,18 @@ def bench(
     on_cpu = _choice(clock, {"wall": False, "cpu": True}, "--clock")
     seconds = _seconds(time_limit, prove)
     if growth:
+        for flag, given in (
+            ("instance files", instances),
+            ("--size", size),
+            ("--write", write),
+            ("--rivals", names),
+            ("--milestones", milestones),
+        ):
+            if given:
+                raise BadInputError(
+                    f"--growth solves a sweep of sizes of its own with the structured solver: {flag} cannot be used",
+                    f"leave out {flag} or --growth",
+                )
         limits = Limits(seconds, gap=0.005 if gap is None else gap, cpu=on_cpu, prove=prove)
         with _Bar() as bar:
             grown = run_growth(
@@ -1173,12 +1185,16 @@ def bench(
                 seed=seed,
                 progress=bar,
             )
+        if not any(one.points for one in grown):
+            raise KeyboardInterrupt
         if csv is not None:
             write_csv([point for one in grown for point in one.points], csv)
         if json_output:
             _print_json({"growth": [asdict(one) for one in grown]})
         else:
             _show(growth_answer(grown))
+        if any(one.interrupted for one in grown):
+            raise KeyboardInterrupt
         return
     with _Bar() as bar:
         chosen = selected(
@@ -1195,10 +1211,12 @@ def bench(
     with _Bar() as bar:
         limits = Limits(seconds, gap=gap or 0.0, cpu=on_cpu, prove=prove)
         report = run_bench(chosen, limits, rivals=names, progress=bar)
+    if not report.rows:
+        raise KeyboardInterrupt
     if csv is not None:
         write_csv(report.rows, csv)
     if milestones is not None:
-        write_csv(report.milestones, milestones)
+        write_csv(report.milestones, milestones, "--milestones")
     if json_output:
         _print_json(
             {
@@ -1208,6 +1226,8 @@ def bench(
         )
     else:
         _show(bench_answer(report))
+    if report.interrupted:
+        raise KeyboardInterrupt
 
 
 @app.command()
