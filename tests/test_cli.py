@@ -801,3 +801,13 @@ def test_the_trace_that_was_solved_on_never_calls_its_own_plan_wrong(
     assert document["output_token_us"].keys() == document["step_us"].keys()
     assert min(document["output_token_us"].values()) > 0
     assert "not the best" not in document["verdict"]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [("--size", "4x8x4"), ("--rivals", "highs"), ("--write", "folder"), ("instance.npz",)],
+)
+def test_growth_refuses_what_it_would_ignore(run: Run, extra: tuple[str, ...]) -> None:
+    code, _, error = run("bench", "--growth", *extra)
+    assert code == 2
+    assert "cannot be used" in error
