@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -1194,7 +1194,7 @@ def bench(
         else:
             _show(growth_answer(grown))
         if any(one.interrupted for one in grown):
-            raise KeyboardInterrupt
+            _end_interrupted(f"interrupted after {sum(len(one.points) for one in grown)} solves")
         return
     with _Bar() as bar:
         chosen = selected(
@@ -1227,7 +1227,8 @@ def bench(
     else:
         _show(bench_answer(report))
     if report.interrupted:
-        raise KeyboardInterrupt
+        done = len({row.name for row in report.rows})
+        _end_interrupted(f"interrupted after {done} of {len(chosen)} instances")
 
 
 @app.command()
@@ -1357,6 +1358,14 @@ def _interrupt(_number: int, _frame: object) -> None:
     """End as on Ctrl-C, so that worker processes end too."""
     _interrupted.set()
     raise KeyboardInterrupt
+
+
+def _end_interrupted(said: str) -> NoReturn:
+    """Leave with the exit code of an interrupted command whose finished part was printed."""
+    sys.stdout.flush()
+    _say(said)
+    # Typer's own Exit with this code would be told from Ctrl-C no more.
+    sys.exit(INTERRUPTED)
 
 
 def _stop_if_interrupted() -> None:

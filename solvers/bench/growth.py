@@ -82,9 +82,9 @@ def growth(
     BadInputError
         When a family is not known or no instance has a size.
     """
-    results = []
+    results: list[Growth] = []
     for number, family in enumerate(families):
-        points = []
+        points: list[GrowthPoint] = []
         for turn, size in enumerate(sizes):
             if progress is not None:
                 done = (number * len(sizes) + turn) / (len(families) * len(sizes))
