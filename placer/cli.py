@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -471,7 +471,7 @@ def trace_synth(
     if preset is not None:
         if model is not None:
             raise BadInputError("a preset has its own shape", "leave --model out, or use --zipf")
-        trace = synthesise(preset, domains=4 if domains is None else domains, seed=seed, **lengths)
+        trace = synthesise(preset, domains=domains, seed=seed, **lengths)
     else:
         if model is None or domains is not None:
             raise BadInputError(
@@ -572,7 +572,7 @@ def profile(
     inputs = [] if trace is None else [trace]
     checked_output(output, inputs)
     if points is not None:
-        checked_output(points, [*inputs, output])
+        checked_output(points, [*inputs, output], "--points")
     request = ProfileRequest(
         tp=tp,
         cpu_kernel=cpu_kernel,
@@ -719,7 +719,7 @@ def solve(
     free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
     checked_output(output, [Path(trace), profile])
     if write_lp is not None:
-        checked_output(write_lp, [Path(trace), profile, output])
+        checked_output(write_lp, [Path(trace), profile, output], "--write-lp")
     request = SolveRequest(
         workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
         budget_bytes=budget,
@@ -1166,9 +1166,9 @@ def bench(
     from placer.solvers.bench.selection import selected
     from placer.solvers.bench.solver_run import Limits
 
-    for output in (csv, milestones):
+    for flag, output in (("--csv", csv), ("--milestones", milestones)):
         if output is not None:
-            checked_output(output, instances or [])
+            checked_output(output, instances or [], flag)
     names = [name for name in rivals.split(",") if name]
     for name in names:
         _choice(name, {"highs": None, "cbc": None}, "--rivals")
@@ -1177,6 +1177,18 @@ def bench(
     on_cpu = _choice(clock, {"wall": False, "cpu": True}, "--clock")
     seconds = _seconds(time_limit, prove)
     if growth:
+        for flag, given in (
+            ("instance files", instances),
+            ("--size", size),
+            ("--write", write),
+            ("--rivals", names),
+            ("--milestones", milestones),
+        ):
+            if given:
+                raise BadInputError(
+                    f"--growth solves a sweep of sizes of its own with the structured solver: {flag} cannot be used",
+                    f"leave out {flag} or --growth",
+                )
         limits = Limits(seconds, gap=0.005 if gap is None else gap, cpu=on_cpu, prove=prove)
         with _Bar() as bar:
             grown = run_growth(
@@ -1185,12 +1197,16 @@ def bench(
                 seed=seed,
                 progress=bar,
             )
+        if not any(one.points for one in grown):
+            raise KeyboardInterrupt
         if csv is not None:
             write_csv([point for one in grown for point in one.points], csv)
         if json_output:
             _print_json({"growth": [asdict(one) for one in grown]})
         else:
             _show(growth_answer(grown))
+        if any(one.interrupted for one in grown):
+            _end_interrupted(f"interrupted after {sum(len(one.points) for one in grown)} solves")
         return
     with _Bar() as bar:
         chosen = selected(
@@ -1207,10 +1223,12 @@ def bench(
     with _Bar() as bar:
         limits = Limits(seconds, gap=gap or 0.0, cpu=on_cpu, prove=prove)
         report = run_bench(chosen, limits, rivals=names, progress=bar)
+    if not report.rows:
+        raise KeyboardInterrupt
     if csv is not None:
         write_csv(report.rows, csv)
     if milestones is not None:
-        write_csv(report.milestones, milestones)
+        write_csv(report.milestones, milestones, "--milestones")
     if json_output:
         _print_json(
             {
@@ -1220,6 +1238,9 @@ def bench(
         )
     else:
         _show(bench_answer(report))
+    if report.interrupted:
+        done = len({row.name for row in report.rows})
+        _end_interrupted(f"interrupted after {done} of {len(chosen)} instances")
 
 
 @app.command()
@@ -1349,6 +1370,14 @@ def _interrupt(_number: int, _frame: object) -> None:
     """End as on Ctrl-C, so that worker processes end too."""
     _interrupted.set()
     raise KeyboardInterrupt
+
+
+def _end_interrupted(said: str) -> NoReturn:
+    """Leave with the exit code of an interrupted command whose finished part was printed."""
+    sys.stdout.flush()
+    _say(said)
+    # Typer's own Exit with this code would be told from Ctrl-C no more.
+    sys.exit(INTERRUPTED)
 
 
 def _stop_if_interrupted() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from placer.baselines import BASELINES
 from placer.gain import Gains, gains
 from placer.hot_bounds import hot_bounds
+from placer.interval import Interval
 from placer.level_cost import LevelCosts
 from placer.matching import check_matching
 from placer.model.spec import ModelSpec
@@ -118,6 +119,20 @@ def evaluate(
         for name, part in _by_domain(reporting).items()
     }
     null = float(hot.mean())
+    gained = gains(
+        hot,
+        {name: mask for name, mask in masks.items() if name != "plan"},
+        parts[2],
+        scores.costs,
+        model=model,
+        cost=profile.cost_model(),
+        level=planned_level(placement),
+        workload=planned_workload(placement),
+        tp=placement.tp,
+        prefill_from="decode",
+        seed=seed,
+        mix=mix,
+    )
     return Evaluation(
         steps=scores.steps,
         concurrency=placement.workload.concurrency,
@@ -125,24 +140,11 @@ def evaluate(
         step_us=scores.step_us,
         output_token_us=scores.output_token_us,
         coverage={**scores.coverage, "uniform_null": null},
-        verdict=_verdict(scores.output_token_us, scores.coverage, null),
+        verdict=_verdict(scores.output_token_us, scores.coverage, null, gained.over),
         domains={
             name: {"step_us": each.step_us, "coverage": each.coverage} for name, each in by_domain.items()
         },
-        gains=gains(
-            hot,
-            {name: mask for name, mask in masks.items() if name != "plan"},
-            parts[2],
-            scores.costs,
-            model=model,
-            cost=profile.cost_model(),
-            level=planned_level(placement),
-            workload=planned_workload(placement),
-            tp=placement.tp,
-            prefill_from="decode",
-            seed=seed,
-            mix=mix,
-        ),
+        gains=gained,
         notes=tuple(
             dict.fromkeys(
                 (
@@ -209,7 +211,12 @@ def _by_domain(trace: Trace) -> dict[str, Trace]:
     }
 
 
-def _verdict(output_token_us: dict[str, float], coverage: dict[str, float], null: float) -> str:
+def _verdict(
+    output_token_us: dict[str, float],
+    coverage: dict[str, float],
+    null: float,
+    gained: Mapping[str, Interval],
+) -> str:
     best = min((name for name in output_token_us if name != "plan"), key=lambda name: output_token_us[name])
     against_best = output_token_us[best] / output_token_us["plan"]
     against_default = output_token_us["uniform"] / output_token_us["plan"]
@@ -222,6 +229,12 @@ def _verdict(output_token_us: dict[str, float], coverage: dict[str, float], null
             f"the plan does not help on this trace: {served}; record a trace of this traffic and solve again"
         )
     if against_best < 1.0 - _WORTH:
+        gain = gained.get(best)
+        if gain is not None and gain.low is not None and not gain.excludes_zero:
+            return (
+                f"the plan is as good as the best on this trace: {served}; '{best}' ranked on it takes "
+                f"{against_best:.2f} times the plan's time per output token, which is within sampling error"
+            )
         return (
             f"the plan is not the best on this trace: {served}, and '{best}' ranked on it takes "
             f"{against_best:.2f} times the plan's time per output token; 'placer trace compare' says whether "

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.baselines import Baseline, Share, around_pins
-from placer.errors import BadInputError, InfeasibleError
+from placer.errors import BadInputError
 from placer.model.spec import ModelSpec
 from placer.solvers.problem import Mask
 
@@ -67,14 +67,12 @@ class HotBounds:
 def hot_bounds(
     model: ModelSpec, pins: Mapping[int, bool], *, least: int = 0, most: int | None = None
 ) -> HotBounds:
-    """Bounds from ``pins`` (checkpoint index of a layer -> all hot or all cold) and limits of every layer.
+    """Bounds from ``pins`` (checkpoint index of a layer -> all hot or all cold) and limits of all other layers.
 
     Raises
     ------
     BadInputError
-        When a pin names no MoE layer, or a limit is not a number of experts.
-    InfeasibleError
-        When a pin and a limit contradict each other.
+        When a pin names no MoE layer, or a limit is not a number of experts or exceeds the other.
     """
     L, E = len(model.moe_layers), model.experts
     greatest = E if most is None else most
@@ -91,19 +89,6 @@ def hot_bounds(
             raise BadInputError(
                 f"--pin names layer {layer}, which is not a MoE layer of {model.name}",
                 f"its MoE layers lie between {model.moe_layers[0]} and {model.moe_layers[-1]}",
-            )
-        if not least <= (E if all_hot else 0) <= greatest:
-            pin, flag = (
-                (f"{layer}=all", f"{MAX_FLAG} {greatest}")
-                if all_hot
-                else (
-                    f"{layer}=none",
-                    f"{MIN_FLAG} {least}",
-                )
-            )
-            raise InfeasibleError(
-                f"--pin {pin} cannot hold with {flag}",
-                f"leave out one of the two, or set {flag.split()[0]} {E if all_hot else 0}",
             )
         rows[model.moe_layers.index(layer)] = all_hot
     low, high = np.full(L, least, dtype=np.int64), np.full(L, greatest, dtype=np.int64)

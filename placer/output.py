@@ -9,20 +9,23 @@ from pathlib import Path
 from placer.errors import BadInputError
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> None:
     """Let ``write`` fill a temporary file in the folder of ``path``, then rename it onto ``path``.
+
+    ``flag`` is the option that named ``path``, for the messages.
 
     Raises
     ------
     BadInputError
         When the folder is missing or not writable, or the disk is full; nothing is left behind.
     """
-    path = checked_output(path)
+    path = checked_output(path, flag=flag)
     try:
         handle, name = tempfile.mkstemp(prefix=".placer-", dir=path.parent)
     except OSError as error:
         raise BadInputError(
-            f"cannot write {path}: {error.strerror or error}", "create the folder or choose another with -o"
+            f"cannot write {path}: {error.strerror or error}",
+            f"create the folder or choose another with {flag}",
         ) from None
     os.close(handle)
     temporary = Path(name)
@@ -38,14 +41,16 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     except OSError as error:
         raise BadInputError(
             f"cannot write {path}: {error.strerror or error}",
-            "free some space or choose another path with -o",
+            f"free some space or choose another path with {flag}",
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def checked_output(path: Path, inputs: Iterable[Path] = ()) -> Path:
+def checked_output(path: Path, inputs: Iterable[Path] = (), flag: str = "-o") -> Path:
     """Where an output at ``path`` will be: links are followed, so that they stay and their target changes.
+
+    ``flag`` is the option that named ``path``, for the messages.
 
     Raises
     ------
@@ -58,30 +63,32 @@ def checked_output(path: Path, inputs: Iterable[Path] = ()) -> Path:
         mode = target.stat().st_mode if target.exists() else None
         folder = target.parent
         if mode is not None and stat.S_ISDIR(mode):
-            raise BadInputError(f"cannot write {path}: it is a directory", "give a file name with -o")
+            raise BadInputError(f"cannot write {path}: it is a directory", f"give a file name with {flag}")
         if mode is not None and not stat.S_ISREG(mode):
-            raise BadInputError(f"cannot write {path}: it is not a regular file", "give a file name with -o")
+            raise BadInputError(
+                f"cannot write {path}: it is not a regular file", f"give a file name with {flag}"
+            )
         if not folder.is_dir():
             raise BadInputError(
-                f"cannot write {path}: {folder} is not a folder", "create it or choose another with -o"
+                f"cannot write {path}: {folder} is not a folder", f"create it or choose another with {flag}"
             )
         for source in inputs:
             if source.exists() and os.path.realpath(source) == str(target):
                 raise BadInputError(
-                    f"cannot write {path}: it is an input of this command", "choose another with -o"
+                    f"cannot write {path}: it is an input of this command", f"choose another with {flag}"
                 )
     except OSError as error:
         raise BadInputError(
-            f"cannot write {path}: {error.strerror or error}", "choose another with -o"
+            f"cannot write {path}: {error.strerror or error}", f"choose another with {flag}"
         ) from None
     if not os.access(folder, os.W_OK):
-        raise BadInputError(f"cannot write {path}: no permission in {folder}", "choose another with -o")
+        raise BadInputError(f"cannot write {path}: no permission in {folder}", f"choose another with {flag}")
     return target
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, flag: str = "-o") -> None:
     """Write ``text`` as UTF-8 to ``path``, whole or not at all (see `write_whole`)."""
-    write_whole(path, lambda temporary: _write_utf8(temporary, text))
+    write_whole(path, lambda temporary: _write_utf8(temporary, text), flag)
 
 
 def _write_utf8(path: Path, text: str) -> None:

@@ -169,7 +169,11 @@ def placement_document(
             "bound_us": solved.bound_us,
             "gap": solved.gap,
             "seconds": round(solved.seconds, 3),
-            "levels": {"solved": solved.levels_solved, "total": solved.levels_total},
+            "levels": {
+                "solved": solved.levels_solved,
+                "total": solved.levels_total,
+                "missed_targets": solved.levels_missed,
+            },
         },
         "kt": {"threads": profile.cpu.threads, "subpools": profile.cpu.numa_nodes},
         "profile_sha256": profile.sha256,

@@ -44,7 +44,7 @@ def points_csv(profile: Profile) -> str:
 
 def write_points(profile: Profile, path: Path) -> None:
     """Write `points_csv`, whole or not at all."""
-    write_text(path, points_csv(profile))
+    write_text(path, points_csv(profile), "--points")
 
 
 def _lines(kernel: KernelProfile) -> list[tuple[object, ...]]:

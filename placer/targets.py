@@ -32,9 +32,10 @@ def targets_missed(workload: Workload, tried: Sequence[Prediction]) -> Infeasibl
             missed.append(f"{name} of {target:g} ms (best level reaches {reached:,.1f} ms at p95)")
     if not missed:
         missed.append("both latency targets at once (each alone is reached by some level)")
+    fewer = "lower --concurrency, " if workload.concurrency > 1 else ""
     return InfeasibleError(
         "no level meets " + " and ".join(missed),
-        "relax the target, lower --concurrency, or give more HBM",
+        f"relax the target, {fewer}or give more HBM" if fewer else "relax the target, or give more HBM",
     )
 
 

@@ -69,7 +69,7 @@ def solve_ilp(
 
 
 def write_lp(problem: PlacementProblem, path: Path) -> None:
-    """Write ``problem`` in CPLEX LP format to ``path``, whole or not at all; ``constant_us`` is not in it.
+    """Write ``problem`` in CPLEX LP format to ``path``, whole or not at all; ``constant_us`` is in a comment only.
 
     Raises
     ------
@@ -77,4 +77,13 @@ def write_lp(problem: PlacementProblem, path: Path) -> None:
         When ``path`` cannot be written.
     """
     model = ilp_model(problem)
-    write_whole(path, lambda temporary: model.program.writeLP(str(temporary)))
+    comment = (
+        "\\ objective: microseconds per output token, "
+        f"without the constant {problem.constant_us!r} that no placement changes\n"
+    )
+
+    def write(temporary: Path) -> None:
+        model.program.writeLP(str(temporary))
+        temporary.write_text(comment + temporary.read_text(encoding="utf-8"), encoding="utf-8")
+
+    write_whole(path, write, "--write-lp")

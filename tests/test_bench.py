@@ -104,6 +104,29 @@ def test_the_comparison_reads_both_sides_at_the_limit() -> None:
     assert at_limit(highs, 0.9, cpu=False) is None
 
 
+def test_the_end_of_a_live_run_is_compared_too() -> None:
+    # HiGHS goes ahead after 7 s: at 5 s level, at its end (8 s) 90 against 100.
+    highs = [Milestone(1.0, 1.0, 100.0, 80.0), Milestone(7.0, 7.0, 90.0, 85.0)]
+    own = SolverRun("structured", SolverStatus.SEARCHED, 100.0, None, 80.0, 0.2, 4.0, 4.0, 0)
+    rows = comparison("one", {5.0: own, 8.0: own}, highs, cpu=False, until_s=8.0, recorded=False)
+    assert [(row.limit_s, row.highs_us, row.never_worse) for row in rows] == [
+        (5.0, 100.0, True),
+        (8.0, 90.0, False),
+    ]
+
+
+def test_an_interrupted_benchmark_keeps_the_instances_that_are_finished() -> None:
+    instances = [generated(family, size=TINY) for family in ("balanced", "multi-level")]
+
+    def stop(text: str, _share: float) -> None:
+        if text.startswith(instances[1].name):
+            raise KeyboardInterrupt
+
+    kept = bench(instances, Limits(60.0, gap=1e-4), progress=stop)
+    assert kept.interrupted
+    assert [row.name for row in kept.rows] == [instances[0].name]
+
+
 def test_nothing_on_record_is_none() -> None:
     assert best_known("0" * 64) is None
     assert recorded_highs("0" * 64) == ()

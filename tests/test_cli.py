@@ -725,10 +725,12 @@ def test_limits_per_layer_hold_are_explained_and_say_what_would_fit(
     assert "held by --max-hot-per-layer 3" in err
     plan.unlink()
     code, _, err = run(*solve_arguments(job, plan, pin="1=none", min_hot_per_layer=1))
-    assert code == 3
-    assert "--pin 1=none cannot hold with --min-hot-per-layer 1" in err
-    assert "leave out one of the two" in err
-    assert not plan.exists()
+    assert code == 0, err
+    # A pinned layer is exempt from the limits of all others, for those who read the plan too.
+    assert json.loads(plan.read_text())["hot"]["1"] == []
+    code, _, err = run("explain", plan, "--layer", "1")
+    assert code == 0
+    assert "held by --pin 1=none" in err
 
 
 @pytest.mark.parametrize("pin", ["1", "1=some", "=all", "x=all", "-1=all"])
@@ -811,3 +813,13 @@ def test_a_seed_that_no_generator_takes_is_refused_by_name(run: Run, command: li
     code, _, err = run(*command, "--seed", seed)
     assert code == 2
     assert "--seed" in err
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [("--size", "4x8x4"), ("--rivals", "highs"), ("--write", "folder"), ("instance.npz",)],
+)
+def test_growth_refuses_what_it_would_ignore(run: Run, extra: tuple[str, ...]) -> None:
+    code, _, error = run("bench", "--growth", *extra)
+    assert code == 2
+    assert "cannot be used" in error

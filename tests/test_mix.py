@@ -42,7 +42,7 @@ def test_shares_are_read_with_names_that_hold_commas_and_equals_signs() -> None:
         ("code", "is not DOMAIN=SHARE"),
         ("code=0.5,prose", "'prose' is not DOMAIN=SHARE"),
         ("code=x", "is not DOMAIN=SHARE"),
-        ("code=nan", "is not DOMAIN=SHARE"),
+        ("code=nan,prose=1", "gives domain 'code' the share nan"),
         ("=1", "names no domain"),
         ("code=0.5,code=0.5", "'code' twice"),
         ("code=1,prose=0", "gives domain 'prose' the share 0"),

@@ -106,3 +106,9 @@ def test_a_file_has_the_mode_of_the_umask_whoever_wrote_it(tmp_path: Path, umask
     assert (tmp_path / "text").stat().st_mode & 0o777 == mode
     assert (tmp_path / "replaced").stat().st_mode & 0o777 == mode
     assert (tmp_path / "script").stat().st_mode & 0o777 == mode | 0o111 & ~umask
+
+
+def test_a_message_names_the_flag_that_was_given(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as caught:
+        checked_output(tmp_path / "missing" / "level.lp", flag="--write-lp")
+    assert caught.value.hint == "create it or choose another with --write-lp"

@@ -24,3 +24,20 @@ def test_a_baseline_is_slower_by_tokens_per_second_not_by_its_decode_step() -> N
     )
     row = next(line for line in printed(document).splitlines() if line.startswith("uniform"))
     assert row.split() == ["uniform", "19.00", "ms", "320.0", "+25.0%", "25.0%"]
+
+
+def test_a_loss_beyond_sampling_error_is_said_to_be_one() -> None:
+    gains = {
+        "frequency": {"mean": -0.012, "low": -0.021, "high": -0.003, "distinct": True},
+        "uniform": {"mean": 0.4, "low": 0.3, "high": 0.5, "distinct": True},
+    }
+    document = placement(
+        {0: [0]},
+        layers=[0],
+        experts=2,
+        baselines={"uniform": figures(), "frequency": figures()},
+        heldout={"coverage": 0.5, "uniform_null": 0.5, "verdict": "it helps", "requests": 19, "gains": gains},
+    )
+    text = " ".join(printed(document).split())
+    assert "slower than frequency beyond sampling error" in text
+    assert "every gain" not in text

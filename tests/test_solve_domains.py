@@ -148,9 +148,13 @@ def test_a_mix_is_judged_as_a_mix(job: Path, run: Run, tmp_path: Path) -> None:
 def test_a_robust_plan_helps_the_worst_domain(
     job: Path, printed: Run, tmp_path: Path, criterion: str
 ) -> None:
-    code, _, err = printed(*solve(job, tmp_path / "p.json", "--robust", criterion))
+    code, _, err = printed(*solve(job, tmp_path / "p.json", "--robust", criterion, "--frontier"))
     assert code == 0, err
     document = placed(tmp_path / "p.json")
+    (row,) = (point for point in document["frontier"] if point["chosen"])
+    assert row["hot_experts"] == document["hot_total"]
+    assert row["objective_us"] == document["solver"]["objective_us"]
+    assert row["output_tokens_per_s"] == document["predicted"]["output_tokens_per_s"]
     robust = document["robust"]
     assert robust["criterion"] == criterion
     assert set(robust["domains"]) == {"code", LONG}

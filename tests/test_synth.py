@@ -200,6 +200,11 @@ def test_impossible_sizes_are_refused(numbers: dict[str, int]) -> None:
         synthesise("gpt-oss-20b", **numbers)
 
 
+def test_a_domain_without_requests_is_refused() -> None:
+    with pytest.raises(BadInputError, match="100 domains need as many requests, 4 were asked for"):
+        synthesise("gpt-oss-20b", requests=4, domains=100)
+
+
 def test_an_unknown_preset_names_the_known_ones() -> None:
     with pytest.raises(BadInputError) as caught:
         synthesise("mixtral-8x22b")

@@ -26,10 +26,10 @@ def bench_answer(report: BenchReport) -> RenderableType:
     return Group(*parts)
 
 
-def write_csv(rows: Sequence[Any], path: Path) -> None:
-    """Dataclass ``rows`` of one kind as CSV, whole or not at all."""
+def write_csv(rows: Sequence[Any], path: Path, flag: str = "--csv") -> None:
+    """Dataclass ``rows`` of one kind as CSV to the ``path`` that ``flag`` names, whole or not at all."""
     frame = pd.DataFrame([asdict(row) for row in rows])
-    write_whole(path, lambda temporary: frame.to_csv(temporary, index=False))
+    write_whole(path, lambda temporary: frame.to_csv(temporary, index=False), flag)
 
 
 def _results(rows: Sequence[BenchRow]) -> Iterator[RenderableType]:

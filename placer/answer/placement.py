@@ -203,9 +203,12 @@ def _solver_line(document: PlacementDocument) -> Text:
     if solver.gap is None:
         return Text(f"solver: {solver.name}, {solver.seconds:.1f} s; no bound (see notes)")
     returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
+    targets = document.workload.slo
+    targeted = targets.tpot_ms is not None or targets.ttft_ms is not None
+    over = " over the settings that meet the targets" if targeted else ""
     return Text(
-        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven on the part that a plan "
-        f"can change; objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; "
+        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven{over} on the part that a "
+        f"plan can change; objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; "
         f"{solver.seconds:.1f} s"
     )
 

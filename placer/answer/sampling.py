@@ -46,9 +46,16 @@ def _gain_line(document: PlacementDocument) -> str:
         return f"no interval: {document.null_reasons.get('heldout.gains', 'not stated')}"
     same = [name for name, gain in gains.items() if not gain.distinct and name != held.chosen]
     over = f"intervals: bootstrap over {held.requests:,} reported requests" if held.requests else "intervals"
-    if not same:
-        return f"{over}; every gain is more than sampling error"
-    return f"{over}; no gain and no loss is proven against {', '.join(same)}"
+    lost = [name for name, gain in gains.items() if gain.distinct and gain.mean < 0 and name != held.chosen]
+    said = [over]
+    if lost:
+        price = ": the price of the worst domain" if document.robust is not None else ""
+        said.append(f"slower than {', '.join(lost)} beyond sampling error{price}")
+    if same:
+        said.append(f"no gain and no loss is proven against {', '.join(same)}")
+    elif not lost:
+        said.append("every gain is more than sampling error")
+    return "; ".join(said)
 
 
 def _steps_line(steps: StepsSection) -> str:

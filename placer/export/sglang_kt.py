@@ -72,7 +72,12 @@ def export_sglang_kt(
         hot,
         placement.model.layers,
         layout,
-        least={layer: layout.experts if placement.pins.get(layer) else placement.least_hot for layer in hot},
+        least={
+            layer: (layout.experts if placement.pins[layer] else 0)
+            if layer in placement.pins
+            else placement.least_hot
+            for layer in hot
+        },
         full={layer for layer, ids in hot.items() if placement.pins.get(layer) is False or len(ids) == most},
     )
     ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)

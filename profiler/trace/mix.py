@@ -31,10 +31,10 @@ def parse_mix(text: str) -> dict[str, float]:
         whole = f"{waiting},{part}" if waiting else part
         name, separator, share = whole.rpartition("=")
         try:
-            value = float(share) if separator else math.nan
+            value = float(share) if separator else None
         except ValueError:
-            value = math.nan
-        if math.isnan(value):
+            value = None
+        if value is None:
             # A comma of the name itself, unless nothing follows.
             waiting = whole
             continue

@@ -14,10 +14,10 @@ def synthesise(
     requests: int = 64,
     prompt_tokens: int = 128,
     output_tokens: int = 256,
-    domains: int = 4,
+    domains: int | None = None,
     seed: int = 0,
 ) -> TokenTrace:
-    """A token trace of ``requests`` requests, dealt round-robin to ``domains`` domains.
+    """A token trace of ``requests`` requests, dealt round-robin to ``domains`` domains (4, or one per request).
 
     A Gamma hierarchy: in each layer an expert has its own score, times a factor per domain, times a factor
     per request. A token keeps each of its predecessor's experts with probability ρ and fills up to top-k by
@@ -28,14 +28,20 @@ def synthesise(
     Raises
     ------
     BadInputError
-        When the preset is unknown or a number is too small to make a trace.
+        When the preset is unknown, a number is too small to make a trace, or a domain would have no request.
     """
     if preset not in PRESETS:
         raise BadInputError(f"preset {preset!r} is not known", f"use one of: {', '.join(PRESETS)}")
+    domains = max(1, min(4, requests)) if domains is None else domains
     if min(requests, output_tokens, domains) < 1 or prompt_tokens < 0:
         raise BadInputError(
             f"a trace of {requests} requests, {prompt_tokens} + {output_tokens} tokens, {domains} domains",
             "give at least one of each (prompt tokens may be 0)",
+        )
+    if domains > requests:
+        raise BadInputError(
+            f"{domains} domains need as many requests, {requests} were asked for",
+            "lower --domains or raise --requests",
         )
     chosen = PRESETS[preset]
     random = np.random.default_rng(seed)
@@ -58,7 +64,7 @@ def synthesise(
             experts=chosen.experts,
             top_k=chosen.top_k,
             source=f"synthetic: preset {preset}, seed {seed}, statistics from {chosen.origin}",
-            domains=tuple(f"synthetic {number}" for number in range(min(domains, requests))),
+            domains=tuple(f"synthetic {number}" for number in range(domains)),
             notes=("synthetic: no model routed these tokens",),
         ),
         topk_ids=ids.reshape(requests * length, chosen.layers, chosen.top_k),

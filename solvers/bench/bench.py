@@ -64,11 +64,15 @@ class MilestoneRow:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """Everything that a benchmark found; ``milestones`` are those of rivals that ran now."""
+    """Everything that a benchmark found; ``milestones`` are those of rivals that ran now.
+
+    An ``interrupted`` one holds the instances that were finished by every solver.
+    """
 
     rows: tuple[BenchRow, ...]
     comparison: tuple[ComparisonRow, ...]
     milestones: tuple[MilestoneRow, ...]
+    interrupted: bool = False
 
 
 def bench(
@@ -82,7 +86,7 @@ def bench(
 
     Where HiGHS runs, or a run of it is on record, both are compared at equal time: the structured solver
     also runs with the first of `LIMITS_S`, and with each within the limit where HiGHS would be ahead of
-    what it has so far.
+    what it has so far. Ctrl-C ends the benchmark with the instances that are finished.
 
     Raises
     ------
@@ -105,13 +109,16 @@ def bench(
     turns, turn = len(instances) * (1 + len(rivals)), 0
     for instance in instances:
         runs: dict[str, SolverRun] = {}
-        for solver in (STRUCTURED, *rivals):
-            if progress is not None:
-                progress(f"{instance.name}: {solver}", turn / turns)
-            runs[solver] = run_solver(instance, solver, limits)
-            turn += 1
-        own = {limits.time_limit_s: runs[STRUCTURED]}
-        compared += _compared(instance, runs, own, limits)
+        try:
+            for solver in (STRUCTURED, *rivals):
+                if progress is not None:
+                    progress(f"{instance.name}: {solver}", turn / turns)
+                runs[solver] = run_solver(instance, solver, limits)
+                turn += 1
+            own = {limits.time_limit_s: runs[STRUCTURED]}
+            compared += _compared(instance, runs, own, limits)
+        except KeyboardInterrupt:
+            return BenchReport(tuple(rows), tuple(compared), tuple(milestones), interrupted=True)
         for solver in rivals:
             milestones += _milestones(instance, runs[solver], limits)
         rows += _rows(instance, runs, own)

@@ -1,5 +1,6 @@
 """At equal time: what the structured solver had found, and what HiGHS had."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def comparison(
     until_s: float,
     recorded: bool,
 ) -> list[ComparisonRow]:
-    """One row for each of `LIMITS_S` up to ``until_s``.
+    """One row for each of `LIMITS_S` up to ``until_s``; for a run that is no record, one for its end too.
 
     Parameters
     ----------
@@ -61,13 +62,20 @@ def comparison(
         HiGHS's milestones, read by CPU time if ``cpu`` and by the wall clock otherwise.
     """
     limits = [limit for limit in LIMITS_S if limit <= until_s]
+    if not recorded and until_s not in limits:
+        limits.append(until_s)
+
+    def ended(limit_s: float) -> float:
+        """A solver looks at its clock now and then: what it found until it stopped counts at the last limit."""
+        return math.inf if not recorded and limit_s == until_s else limit_s
+
     return [
         ComparisonRow(
             name=name,
             limit_s=limit,
             first_us=_best_within(runs, LIMITS_S[0]),
             structured_us=_best_within(runs, limit),
-            highs_us=None if (held := at_limit(highs, limit, cpu=cpu)) is None else held.objective_us,
+            highs_us=None if (held := at_limit(highs, ended(limit), cpu=cpu)) is None else held.objective_us,
             highs_bound_us=None if held is None else held.bound_us,
             recorded=recorded,
         )

@@ -1,7 +1,7 @@
 """How the time of a solve grows with layers, experts and steps: a sweep of sizes and a log-log fit."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -53,6 +53,8 @@ class Growth:
         Typical factor between a solve's time and the fit: exp of the residuals' standard deviation.
     left_out
         Solves that ran into the limit; the fit is without them.
+    interrupted
+        Whether Ctrl-C ended the sweep before all its solves.
     """
 
     family: str
@@ -60,6 +62,7 @@ class Growth:
     exponents: tuple[Exponent, ...]
     spread: float | None
     left_out: int
+    interrupted: bool = False
 
 
 def growth(
@@ -72,19 +75,24 @@ def growth(
 ) -> list[Growth]:
     """Solve generated instances of ``sizes`` to ``limits`` and fit how CPU time grows, for each family.
 
+    Ctrl-C ends the sweep with what is finished.
+
     Raises
     ------
     BadInputError
         When a family is not known or no instance has a size.
     """
-    results = []
+    results: list[Growth] = []
     for number, family in enumerate(families):
-        points = []
+        points: list[GrowthPoint] = []
         for turn, size in enumerate(sizes):
             if progress is not None:
                 done = (number * len(sizes) + turn) / (len(families) * len(sizes))
                 progress(f"{family}: {size.layers} x {size.experts} x {size.steps}", done)
-            run = run_solver(generated(family, seed=seed, size=size), STRUCTURED, limits)
+            try:
+                run = run_solver(generated(family, seed=seed, size=size), STRUCTURED, limits)
+            except KeyboardInterrupt:
+                return [*results, replace(fitted(family, points), interrupted=True)]
             points.append(
                 GrowthPoint(
                     family,

@@ -82,7 +82,7 @@ def write_instance(instance: Instance, path: Path) -> None:
         with temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
-    write_whole(path, write)
+    write_whole(path, write, "--write")
 
 
 def write_instances(instances: Sequence[Instance], folder: Path) -> list[Path]:

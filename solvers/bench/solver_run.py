@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
@@ -22,7 +22,7 @@ from placer.solvers.bench.trajectory import Milestone
 from placer.solvers.ilp import TOLERANCE
 from placer.solvers.peak_memory import PeakMemory
 from placer.solvers.problem import PlacementProblem
-from placer.solvers.solution import SolverStatus, relative_gap
+from placer.solvers.solution import Solution, SolverStatus, relative_gap
 
 STRUCTURED = "structured"
 
@@ -86,9 +86,19 @@ def run_solver(instance: Instance, solver: str, limits: Limits) -> SolverRun:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,))
-    process.start()
-    theirs.close()
+    # Ctrl-C goes to every process of the terminal; the one that waits ends this one. A blocked signal stays blocked
+    # in a new process, so that it is not told of while it still imports.
+    # Started first: its start would unblock the signal.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        process.start()
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    try:
+        theirs.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.send((instance, solver, limits))
         answer: SolverRun | PlacerError = ours.recv()
     except (EOFError, BrokenPipeError):
@@ -117,7 +127,6 @@ def _kill(pid: int | None) -> None:
 
 
 def _work(channel: Connection) -> None:
-    # Ctrl-C goes to every process of the terminal; the one that waits for this one ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         instance, solver, limits = channel.recv()
@@ -139,7 +148,7 @@ def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: 
     solution = solve_levels(problems, gap=limits.gap, time_limit_s=limits.time_limit_s, prove=limits.prove)
     return SolverRun(
         solver=STRUCTURED,
-        status=solution.status,
+        status=_proven(solution),
         objective_us=solution.objective_us,
         lp_us=solution.lp_us,
         bound_us=solution.bound_us,
@@ -148,6 +157,12 @@ def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: 
         cpu_seconds=_cpu_s() - start_s,
         peak_bytes=memory.peak_bytes,
     )
+
+
+def _proven(solution: Solution) -> SolverStatus:
+    """OPTIMAL at a gap below the rivals' own tolerance, whatever stopped the solver."""
+    proven = solution.gap is not None and solution.gap < TOLERANCE
+    return SolverStatus.OPTIMAL if proven else solution.status
 
 
 def _rival(
