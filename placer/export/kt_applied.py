@@ -8,7 +8,7 @@ import torch
 
 from placer.errors import BadInputError
 from placer.export.applied import Applied, Comparison
-from placer.export.kt_flags import KV_DTYPES
+from placer.export.kt_arguments import agrees, planned_arguments
 from placer.export.kt_selection import RUNTIME
 from placer.export.kt_server_log import ServerLog, read_server_log
 from placer.hbm import WEIGHT_CLASSES
@@ -197,26 +197,26 @@ def _memory(placement: PlacementDocument, log: ServerLog) -> Iterator[Comparison
 
 
 def _arguments(placement: PlacementDocument, log: ServerLog) -> Iterator[Comparison]:
-    """The server's own arguments, after its adjustments; those that it did not print are left out."""
-    kv, kt = placement.kv, placement.kt
-    off = ("None", "0", "False")
-    expected: dict[str, tuple[str, ...]] = {
-        "kt_method": (placement.cpu_method,),
-        "kt_expert_placement_strategy": ("frequency",),
-        "tp_size": (str(placement.tp),),
-        "ep_size": ("1",),
-        "chunked_prefill_size": (str(kv.chunked_prefill_size),),
-        "cuda_graph_max_bs": (str(kv.cuda_graph_max_bs),),
-        "kv_cache_dtype": (KV_DTYPES[kv.dtype], *(("bfloat16",) if kv.dtype == "bf16" else ())),
-        "kt_gpu_prefill_token_threshold": off,
-        "kt_enable_dynamic_expert_update": off,
-        "kt_max_deferred_experts_per_token": off,
-        "speculative_algorithm": ("None",) if kv.speculation is None else ("EAGLE", "NEXTN"),
-    }
-    if kt is not None:
-        expected |= {"kt_cpuinfer": (str(kt.threads),), "kt_threadpool_count": (str(kt.subpools),)}
-    for name, accepted in expected.items():
-        found = log.arguments.get(name)
-        if found is not None:
-            same = found in accepted
-            yield Comparison(f"--{name.replace('_', '-')}", accepted[0], found, same, "" if same else _LAUNCH)
+    """The server's own arguments, after its adjustments."""
+    if not log.arguments:
+        yield Comparison(
+            "arguments",
+            "those of config.yaml",
+            None,
+            None,
+            "no readable line 'server_args=ServerArgs(...)'; keep the log from its first line: "
+            "./launch.sh 2>&1 | tee server.log",
+        )
+        return
+    missing = []
+    for name, accepted in planned_arguments(placement).items():
+        found, flag = log.arguments.get(name), f"--{name.replace('_', '-')}"
+        if found is None:
+            missing.append(flag)
+            continue
+        same = agrees(found, accepted)
+        yield Comparison(flag, accepted[0], found, same, "" if same else _LAUNCH)
+    if missing:
+        yield Comparison(
+            "arguments", ", ".join(missing), None, None, f"the log does not show {', '.join(missing)}"
+        )

@@ -12,7 +12,8 @@ from placer.units import GIB
 MAX_LINE = 1 << 16
 """Characters of a line that are read; the arguments that a server prints take about ten thousand."""
 
-_START = re.compile(r"\bserver_args=ServerArgs\((.*)\)\s*$")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_START = re.compile(r"\bserver_args=ServerArgs\((?:(.*)\)\s*$)?")
 _RANK = re.compile(r"^\[[^\]]*?\bTP(\d{1,5})\b")
 _HOT = re.compile(r"KT GPU experts: layer (\d{1,9}) \(MoE\) has (\d{1,9}) GPU experts")
 _STRATEGY = re.compile(r"Generated KT GPU experts masks using '([a-z-]{1,40})' strategy")
@@ -126,7 +127,7 @@ def read_server_log(path: Path) -> ServerLog:
         for line in _lines(path):
             if match := _START.search(line):
                 # A log that is appended to holds every start; only the last one runs.
-                log, heard = ServerLog(arguments=_arguments(match.group(1))), True
+                log, heard = ServerLog(arguments=_arguments(match.group(1) or "")), True
             else:
                 heard = log._read(line) or heard
     except OSError as error:
@@ -144,7 +145,7 @@ def read_server_log(path: Path) -> ServerLog:
 def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", errors="replace") as file:
         while line := file.readline(MAX_LINE):
-            yield line
+            yield _COLOUR.sub("", line)
 
 
 def _arguments(text: str) -> dict[str, str]:

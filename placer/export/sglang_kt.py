@@ -20,7 +20,7 @@ from placer.export.kt_benchmark import render_benchmark
 from placer.export.kt_flags import COUNTS_FILE, left_unset, recording_flags, render_config, server_flags
 from placer.export.kt_launch import render_launch
 from placer.export.kt_preflight import render_preflight
-from placer.export.kt_ranking import cut_ratio, ranked_counts
+from placer.export.kt_ranking import planned_ratio, ranked_counts
 from placer.export.kt_readme import render_readme
 from placer.export.kt_record import check_recordable, render_record, unrecordable
 from placer.export.kt_selection import (
@@ -65,7 +65,6 @@ def export_sglang_kt(
         be dense, settings), or the folder cannot be written; nothing is written then.
     """
     layout = _checked_layout(placement, config)
-    counted = set(layout.moe_layers)
     hot = {int(layer): ids for layer, ids in placement.hot.items()}
     most = layout.experts if placement.most_hot is None else placement.most_hot
     counts = ranked_counts(
@@ -75,7 +74,6 @@ def export_sglang_kt(
         least={layer: layout.experts if placement.pins.get(layer) else placement.least_hot for layer in hot},
         full={layer for layer, ids in hot.items() if placement.pins.get(layer) is False or len(ids) == most},
     )
-    ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)
     if mem_fraction_static is None:
         mem_fraction_static = placement.mem_fraction_static
     if mem_fraction_static is None:
@@ -85,7 +83,7 @@ def export_sglang_kt(
     flags = server_flags(
         placement,
         config,
-        ratio=cut_ratio(ranked_hot, layout.total_experts),
+        ratio=planned_ratio(placement, layout),
         mem_fraction_static=mem_fraction_static,
         model_path=model_path,
         kt_weight_path=kt_weight_path,
