@@ -19,8 +19,8 @@ from sglang_kt_source import REPOSITORY, hf_config, mask_functions, runtime_mask
 from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.export.kt_applied import check_log
-from placer.export.kt_arguments import planned_arguments
 from placer.export.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
+from placer.export.kt_arguments import planned_arguments
 from placer.export.kt_ranking import cut_ratio, ranked_counts
 from placer.export.kt_selection import kt_layout
 from placer.export.sglang_kt import BLOCK, expert_width, export_sglang_kt

@@ -70,6 +70,10 @@ def test_launch_uses_the_paths_of_the_export_unless_told_otherwise(tmp_path: Pat
     assert arguments[3] == paths["model_path"]
     assert arguments[5] == paths["kt_weight_path"]
     assert recorder_folder == f"{tmp_path}/out/records"
+    recorder = ["--expert-distribution-recorder-mode", "per_token", "--record-kt-gpu-expert-distribution"]
+    assert arguments[8:] == recorder
+    arguments, recorder_folder = json.loads(launch(tmp_path / "out", machine, RECORD="0").stdout)
+    assert (len(arguments), recorder_folder) == (8, None)
 
 
 def write_config(machine: Path, **changes: Any) -> None:
@@ -165,6 +169,12 @@ def test_record_drives_the_recorder_with_three_words(tmp_path: Path) -> None:
         assert done.stdout == f"-fsS -X POST http://host:30001/{word}_expert_distribution_record\n"
     assert script(tmp_path, "record.sh").returncode == 2
     assert script(tmp_path, "record.sh", "restart").returncode == 2
+    more = script(tmp_path, "record.sh", "dump", "records")
+    assert (more.returncode, "dump takes nothing behind it" in more.stderr) == (2, True)
+    program(tmp_path, "curl", "#!/bin/sh\nexit 7\n")
+    alone = script(tmp_path, "record.sh", "start")
+    assert alone.returncode == 2
+    assert "start './record.sh launch' first, or set SGLANG_URL" in alone.stderr
 
 
 def test_record_launches_the_same_server_with_the_recorder_on(tmp_path: Path, machine: Path) -> None:

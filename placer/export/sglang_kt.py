@@ -55,7 +55,8 @@ def export_sglang_kt(
     """Write ranking, flags, README, the placement and the scripts that check, start, record and measure.
 
     ``config`` is the model's config.json. ``mem_fraction_static`` takes the place of the placement's own.
-    With ``record``, launch.sh itself starts the server with its expert recorder on; record.sh does so always.
+    With ``record``, launch.sh itself starts the server with its expert recorder on, unless RECORD=0, as
+    benchmark.sh does; record.sh always records.
     Before anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
 
     Raises
@@ -91,7 +92,6 @@ def export_sglang_kt(
     recorder = recording_flags(placement.model.top_k)
     if record:
         check_recordable(config)
-        flags += recorder
     recordable = unrecordable(config) is None
     notes = warnings(placement, config, layout)
     saved = _saved(counts)
@@ -102,10 +102,10 @@ def export_sglang_kt(
         cpu_method=placement.cpu_method,
         model_path=model_path,
         kt_weight_path=kt_weight_path,
-        record=record,
+        recorder=recorder if record else (),
         undoing=left_unset(placement),
     )
-    readme = render_readme(placement, layout, flags, notes, recordable=recordable)
+    readme = render_readme(placement, layout, flags, notes, recordable=recordable, record=record)
     files = [
         ExportFile(COUNTS_FILE, saved),
         ExportFile("config.yaml", render_config(flags).encode()),
