@@ -246,6 +246,13 @@ def test_a_file_that_is_no_server_log_is_refused(tmp_path: Path, content: bytes)
         check_log(PLAN, tmp_path / "server.log")
 
 
+def test_a_log_of_vllm_names_the_runtime_to_ask_for(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("INFO vLLM API server version 0.33.0\nplacer-placement layer=1\n")
+    with pytest.raises(BadInputError) as caught:
+        check_log(PLAN, tmp_path / "server.log")
+    assert "--runtime vllm-plugin" in str(caught.value.hint)
+
+
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no such file"):
         check_log(PLAN, tmp_path / "server.log")
@@ -308,6 +315,18 @@ def test_a_hot_set_that_changes_while_serving_is_named(tmp_path: Path) -> None:
 def test_a_dump_of_something_else_is_refused(tmp_path: Path, content: object, reason: str) -> None:
     with pytest.raises(BadInputError, match=reason):
         check_dump(PLAN, dump(tmp_path / "d.pt", content))
+
+
+def test_a_dump_of_more_layers_is_not_said_to_agree(tmp_path: Path) -> None:
+    made = torch.cat([masks(), torch.zeros(5, 2, 4, dtype=torch.bool)], dim=1)
+    path = dump(tmp_path / "d.pt", made)
+    unknown = [row for row in check_dump(PLAN, path).rows if row.same is None]
+    assert [(row.what, row.planned) for row in unknown] == [("layers of the model", "4 or more")]
+    document = PLAN.model_dump(by_alias=True)
+    plan = PlacementDocument.model_validate(document | {"model": document["model"] | {"config": CONFIG}})
+    assert check_dump(plan, dump(tmp_path / "own.pt", masks())).same
+    with pytest.raises(BadInputError, match=r"6 layers with 4 experts; the plan is for 4 experts .* of 4"):
+        check_dump(plan, path)
 
 
 def test_a_dump_that_would_run_code_is_never_run(tmp_path: Path) -> None:

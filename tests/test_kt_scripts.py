@@ -12,6 +12,7 @@ import yaml
 from kt_export import CONFIG, SCRIPTS, install, launch, plan, program, script
 
 from placer.export.kt_flags import LEFT_UNSET
+from placer.export.runtimes import export_placement
 from placer.export.sglang_kt import export_sglang_kt
 
 
@@ -217,3 +218,12 @@ def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
     scripts = [tmp_path / "out" / name for name in SCRIPTS]
     done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_placement_goes_along_byte_for_byte(tmp_path: Path) -> None:
+    document = plan().model_dump(by_alias=True)
+    document["model"]["config"] = CONFIG
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document, indent=3))
+    export_placement(path, tmp_path / "out", runtime="sglang-kt")
+    assert (tmp_path / "out" / "placement.json").read_bytes() == path.read_bytes()

@@ -9,7 +9,7 @@ import torch
 from placer.errors import BadInputError
 from placer.export.applied import Applied, Comparison
 from placer.export.kt_arguments import agrees, planned_arguments
-from placer.export.kt_selection import RUNTIME
+from placer.export.kt_selection import RUNTIME, kt_layout
 from placer.export.kt_server_log import ServerLog, read_server_log
 from placer.hbm import WEIGHT_CLASSES
 from placer.input import checked_input
@@ -62,10 +62,17 @@ def check_dump(placement: PlacementDocument, path: Path) -> Applied:
     """
     masks = _masks(path)
     planned, layers = placement.hot_mask(), list(placement.model.layers)
-    if masks.shape[2] != placement.model.experts or masks.shape[1] <= layers[-1]:
+    config = (placement.model.model_extra or {}).get("config")
+    total = None if config is None else kt_layout(config).num_layers
+    if (
+        masks.shape[2] != placement.model.experts
+        or masks.shape[1] <= layers[-1]
+        or total not in (None, masks.shape[1])
+    ):
         raise BadInputError(
             f"{path}: its masks are of {masks.shape[1]} layers with {masks.shape[2]} experts; the plan is for "
-            f"{placement.model.experts} experts in layers up to {layers[-1]}",
+            f"{placement.model.experts} experts in layers up to {layers[-1]}"
+            + ("" if total is None else f" of {total}"),
             "give a dump of the server that runs this placement",
         )
     passes = masks[masks.any(axis=(1, 2))][:, layers]
@@ -73,7 +80,10 @@ def check_dump(placement: PlacementDocument, path: Path) -> Applied:
         raise BadInputError(
             f"{path}: no pass was recorded", "send requests between ./record.sh start and ./record.sh dump"
         )
-    rows = (_mask_row(layer, planned[row], passes[:, row]) for row, layer in enumerate(layers))
+    rows = [_mask_row(layer, planned[row], passes[:, row]) for row, layer in enumerate(layers)]
+    if total is None and masks.shape[1] != layers[-1] + 1:
+        why = f"the dump has {masks.shape[1]}, and the placement carries no model config that says how many"
+        rows.append(Comparison("layers of the model", f"{layers[-1] + 1} or more", None, None, why))
     return Applied(RUNTIME, str(path), tuple(rows))
 
 

@@ -44,7 +44,7 @@ def planned_arguments(placement: PlacementDocument) -> dict[str, tuple[str, ...]
         kt_weight_path=None,
     )
     left_out = _PATHS_AND_ROOM if config is not None else (*_PATHS_AND_ROOM, *_NEED_CONFIG)
-    expected = {name_of_field(name): OFF for name in left_unset(placement)}
+    expected: dict[str, tuple[str, ...]] = {name_of_field(name): OFF for name in left_unset(placement)}
     # A block-FP8 checkpoint is recognised by itself, and the server may print what it found.
     expected["quantization"] = ("fp8", "None")
     for flag in flags:

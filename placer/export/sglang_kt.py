@@ -47,6 +47,7 @@ def export_sglang_kt(
     out_dir: Path,
     *,
     config: dict[str, Any],
+    placement_bytes: bytes | None = None,
     model_path: str | None = None,
     kt_weight_path: str | None = None,
     record: bool = False,
@@ -54,7 +55,8 @@ def export_sglang_kt(
 ) -> ExportResult:
     """Write ranking, flags, README, the placement and the scripts that check, start, record and measure.
 
-    ``config`` is the model's config.json. ``mem_fraction_static`` takes the place of the placement's own.
+    ``config`` is the model's config.json. ``placement_bytes`` are those of the placement's file, which goes along as
+    it is, so that hashes agree; None writes it anew. ``mem_fraction_static`` takes the place of the placement's own.
     With ``record``, launch.sh itself starts the server with its expert recorder on, unless RECORD=0, as
     benchmark.sh does; record.sh always records.
     Before anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
@@ -110,7 +112,7 @@ def export_sglang_kt(
         ExportFile(COUNTS_FILE, saved),
         ExportFile("config.yaml", render_config(flags).encode()),
         ExportFile("README.md", readme.encode()),
-        ExportFile("placement.json", placement.model_dump_json(by_alias=True).encode()),
+        ExportFile("placement.json", placement_bytes or placement.model_dump_json(by_alias=True).encode()),
         ExportFile("launch.sh", launch.encode(), executable=True),
         ExportFile(
             "preflight.sh",
