@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kt_export import CONFIG
 from kt_server_logs import server_log
 from placements import placement, placement_dict
 from shared_data import SHARED_DATA, needs_shared_data
@@ -15,6 +16,7 @@ from shared_data import SHARED_DATA, needs_shared_data
 from placer.errors import BadInputError
 from placer.export.applied import Applied
 from placer.export.kt_applied import check_dump, check_log
+from placer.export.kt_flags import left_unset
 from placer.export.kt_server_log import read_server_log
 from placer.hbm import LOAD_ORDER
 from placer.placement import PlacementDocument
@@ -90,6 +92,16 @@ def test_a_log_says_what_it_holds(tmp_path: Path) -> None:
         ({"kt_enable_dynamic_expert_update": True}, "--kt-enable-dynamic-expert-update", "None", "True"),
         ({"kt_max_deferred_experts_per_token": 2}, "--kt-max-deferred-experts-per-token", "None", "2"),
         ({"speculative_algorithm": "'EAGLE'"}, "--speculative-algorithm", "None", "EAGLE"),
+        ({"enable_eplb": True}, "--enable-eplb", "None", "True"),
+        ({"enable_mixed_chunk": True}, "--enable-mixed-chunk", "None", "True"),
+        ({"enable_dp_attention": True}, "--enable-dp-attention", "None", "True"),
+        ({"cpu_offload_gb": 10}, "--cpu-offload-gb", "None", "10"),
+        ({"moe_a2a_backend": "'deepep'"}, "--moe-a2a-backend", "None", "deepep"),
+        ({"kt_num_gpu_experts": 3}, "--kt-num-gpu-experts", "None", "3"),
+        ({"disable_cuda_graph": True}, "--disable-cuda-graph", "None", "True"),
+        ({"quantization": "'awq'"}, "--quantization", "fp8", "awq"),
+        ({"cuda_graph_bs": [1, 2, 4]}, "--cuda-graph-bs", "[1, 2, 4, 8]", "[1, 2, 4]"),
+        ({"max_total_tokens": 99}, "--max-total-tokens", "5120", "99"),
     ],
 )
 def test_anything_else_is_named(
@@ -98,6 +110,48 @@ def test_anything_else_is_named(
     applied = checked(tmp_path, server_log(PLAN, **changes))
     assert differences(applied)[what] == (planned, found)
     assert all(row.do for row in applied.rows if row.same is False)
+
+
+def test_every_flag_that_undoes_the_plan_is_compared_and_its_default_agrees(tmp_path: Path) -> None:
+    defaults = {name.replace("-", "_"): None for name in left_unset(PLAN)}
+    defaults |= {"moe_a2a_backend": "'none'", "cpu_offload_gb": 0, "enable_eplb": False}
+    applied = checked(tmp_path, server_log(PLAN, **defaults))
+    assert applied.same
+    assert {f"--{name}" for name in left_unset(PLAN)} <= {row.what for row in applied.rows}
+
+
+def test_flags_that_follow_from_the_model_are_compared_where_the_plan_carries_its_config(
+    tmp_path: Path,
+) -> None:
+    plan = PlacementDocument.model_validate(
+        PLAN.model_dump(by_alias=True)
+        | {
+            "model": PLAN.model.model_dump() | {"config": CONFIG},
+            "kv": PLAN.kv.model_dump() | {"page_tokens": 64},
+        }
+    )
+    # Three layers of four experts, six of them hot: (6 + 1/2) / 12.
+    planned = {"page_size": 64, "kt_gpu_experts_ratio": round(6.5 / 12, 9), "context_length": 5120}
+    assert checked(tmp_path, server_log(plan, **planned), plan).same
+    for name, other in (("page_size", 1), ("kt_gpu_experts_ratio", 0.9), ("context_length", 99)):
+        found = differences(checked(tmp_path, server_log(plan, **planned | {name: other}), plan))
+        assert found == {f"--{name.replace('_', '-')}": (str(planned[name]), str(other))}
+
+
+def test_colours_do_not_hide_a_difference(tmp_path: Path) -> None:
+    lines = server_log(PLAN, enable_eplb=True).splitlines()
+    coloured = "".join(f"\x1b[1;32m{line}\x1b[0m\n" for line in lines)
+    assert "--enable-eplb" in differences(checked(tmp_path, coloured))
+
+
+@pytest.mark.parametrize("damage", ["without", "cut"])
+def test_arguments_that_cannot_be_read_are_said_not_to_be_compared(tmp_path: Path, damage: str) -> None:
+    first, *rest = server_log(PLAN).splitlines()
+    text = "\n".join([*([first[:90]] if damage == "cut" else []), *rest])
+    (row,) = [row for row in checked(tmp_path, text).rows if row.what == "arguments"]
+    assert (row.same, row.found) == (None, None)
+    assert "server_args" in row.do
+    assert "tee server.log" in row.do
 
 
 @pytest.mark.parametrize(
@@ -192,6 +246,13 @@ def test_a_file_that_is_no_server_log_is_refused(tmp_path: Path, content: bytes)
         check_log(PLAN, tmp_path / "server.log")
 
 
+def test_a_log_of_vllm_names_the_runtime_to_ask_for(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("INFO vLLM API server version 0.33.0\nplacer-placement layer=1\n")
+    with pytest.raises(BadInputError) as caught:
+        check_log(PLAN, tmp_path / "server.log")
+    assert "--runtime vllm-plugin" in str(caught.value.hint)
+
+
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no such file"):
         check_log(PLAN, tmp_path / "server.log")
@@ -254,6 +315,18 @@ def test_a_hot_set_that_changes_while_serving_is_named(tmp_path: Path) -> None:
 def test_a_dump_of_something_else_is_refused(tmp_path: Path, content: object, reason: str) -> None:
     with pytest.raises(BadInputError, match=reason):
         check_dump(PLAN, dump(tmp_path / "d.pt", content))
+
+
+def test_a_dump_of_more_layers_is_not_said_to_agree(tmp_path: Path) -> None:
+    made = torch.cat([masks(), torch.zeros(5, 2, 4, dtype=torch.bool)], dim=1)
+    path = dump(tmp_path / "d.pt", made)
+    unknown = [row for row in check_dump(PLAN, path).rows if row.same is None]
+    assert [(row.what, row.planned) for row in unknown] == [("layers of the model", "4 or more")]
+    document = PLAN.model_dump(by_alias=True)
+    plan = PlacementDocument.model_validate(document | {"model": document["model"] | {"config": CONFIG}})
+    assert check_dump(plan, dump(tmp_path / "own.pt", masks())).same
+    with pytest.raises(BadInputError, match=r"6 layers with 4 experts; the plan is for 4 experts .* of 4"):
+        check_dump(plan, path)
 
 
 def test_a_dump_that_would_run_code_is_never_run(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from kt_export import CONFIG, plan, script
 from placer.export.sglang_kt import export_sglang_kt
 
 CLIENT = """
-import json, sys
+import json, os, sys
 words = sys.argv[1:]
 given = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
 seed, side = int(given["--seed"]), given["--tag"].split("-")[0]
 speed = (200.0 if side == "plan" else 100.0) + seed
-line = {"tag": given["--tag"], "completed": int(given["--num-prompts"]), "output_throughput": speed, "words": words}
+completed = int(os.environ.get("COMPLETED", given["--num-prompts"]))
+line = {"tag": given["--tag"], "completed": completed, "output_throughput": speed, "words": words}
 line |= {name: 1000 / speed for name in ("mean_tpot_ms", "p99_tpot_ms", "mean_ttft_ms", "p99_ttft_ms")}
 with open(given["--output-file"], "a") as file:
     file.write(json.dumps(line) + "\\n")
@@ -128,6 +129,14 @@ def test_the_benchmark_measures_a_server_that_runs_and_a_dataset(bench: Path) ->
         (["baseline"], {"BASELINE": ""}, "set BASELINE"),
         (["baseline"], {"BASELINE": "exit 1"}, "the server of the baseline ended"),
         (["plan"], {"PLACER": "false"}, "does not run the plan"),
+        (["plan", "baseline"], {}, "usage: benchmark.sh"),
+        ([], {"RUNS": "three"}, "RUNS=three is not a whole number of 1 or more"),
+        ([], {"PROMPTS": "0"}, "PROMPTS=0 is not a whole number of 1 or more"),
+        (
+            ["plan"],
+            {"SERVER_URL": "http://x", "COMPLETED": "0"},
+            "no request of the plan completed in run 1 of 3",
+        ),
     ],
 )
 def test_the_benchmark_refuses_what_would_measure_nothing(
@@ -137,3 +146,32 @@ def test_the_benchmark_refuses_what_would_measure_nothing(
     assert done.returncode == 2
     assert reason in done.stderr
     assert not (bench / "results" / "summary.json").exists()
+
+
+def test_runs_are_never_mixed_with_those_of_an_earlier_benchmark(bench: Path) -> None:
+    running = {"SERVER_URL": "http://127.0.0.1:9"}
+    assert measure(bench, "plan", **running).returncode == 0
+    again = measure(bench, "plan", **running)
+    assert (again.returncode, "holds runs of the plan already" in again.stderr) == (2, True)
+    assert len((bench / "results" / "plan.jsonl").read_text().splitlines()) == 3
+    # The other side may follow, into the same summary.
+    assert measure(bench, "baseline", **running).returncode == 0
+    assert set(json.loads((bench / "results" / "summary.json").read_text())["sides"]) == {"plan", "baseline"}
+
+
+def test_one_token_an_answer_leaves_no_ratio_of_times_between_tokens(bench: Path) -> None:
+    client = bench / "machine" / "site" / "sglang" / "bench_serving.py"
+    client.write_text(
+        CLIENT.replace("with open", "line |= {'mean_tpot_ms': 0.0, 'p99_tpot_ms': 0.0}\nwith open")
+    )
+    assert measure(bench).returncode == 0
+    ratio = json.loads((bench / "results" / "summary.json").read_text())["ratio"]
+    assert set(ratio) == {"output_throughput", "mean_ttft_ms", "p99_ttft_ms"}
+
+
+def test_the_plan_of_a_recording_export_is_measured_without_the_recorder(bench: Path) -> None:
+    export_sglang_kt(plan(), bench / "out", config=CONFIG, record=True)
+    assert measure(bench, "plan").returncode == 0
+    assert "recorder" not in (bench / "results" / "plan.log").read_text()
+    assert "recorder" not in (bench / "out" / "config.yaml").read_text()
+    assert "`RECORD=0 ./launch.sh` starts without it" in (bench / "out" / "README.md").read_text()

@@ -20,6 +20,7 @@ from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.export.kt_applied import check_log
 from placer.export.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
+from placer.export.kt_arguments import planned_arguments
 from placer.export.kt_ranking import cut_ratio, ranked_counts
 from placer.export.kt_selection import kt_layout
 from placer.export.sglang_kt import BLOCK, expert_width, export_sglang_kt
@@ -310,10 +311,7 @@ def test_the_log_of_the_runtimes_own_mask_code_agrees_with_the_plan(
 
 def test_the_arguments_that_a_server_prints_are_those_that_are_compared() -> None:
     args = source("srt/server_args.py").read_text(encoding="utf-8")
-    from placer.export import kt_applied
-
-    text = Path(kt_applied.__file__).read_text(encoding="utf-8")
-    names = set(re.findall(r'^        "([a-z_]+)": ', text, re.MULTILINE))
-    assert len(names) >= 11
-    for name in names | {"kt_cpuinfer", "kt_threadpool_count"}:
+    names = planned_arguments(placement({1: [0]}, layers=[1], experts=4))
+    assert len(names) >= 20
+    for name in names:
         assert re.search(rf"^    {name}: ", args, re.MULTILINE), name

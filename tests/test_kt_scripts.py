@@ -12,6 +12,7 @@ import yaml
 from kt_export import CONFIG, SCRIPTS, install, launch, plan, program, script
 
 from placer.export.kt_flags import LEFT_UNSET
+from placer.export.runtimes import export_placement
 from placer.export.sglang_kt import export_sglang_kt
 
 
@@ -70,6 +71,10 @@ def test_launch_uses_the_paths_of_the_export_unless_told_otherwise(tmp_path: Pat
     assert arguments[3] == paths["model_path"]
     assert arguments[5] == paths["kt_weight_path"]
     assert recorder_folder == f"{tmp_path}/out/records"
+    recorder = ["--expert-distribution-recorder-mode", "per_token", "--record-kt-gpu-expert-distribution"]
+    assert arguments[8:] == recorder
+    arguments, recorder_folder = json.loads(launch(tmp_path / "out", machine, RECORD="0").stdout)
+    assert (len(arguments), recorder_folder) == (8, None)
 
 
 def write_config(machine: Path, **changes: Any) -> None:
@@ -165,6 +170,12 @@ def test_record_drives_the_recorder_with_three_words(tmp_path: Path) -> None:
         assert done.stdout == f"-fsS -X POST http://host:30001/{word}_expert_distribution_record\n"
     assert script(tmp_path, "record.sh").returncode == 2
     assert script(tmp_path, "record.sh", "restart").returncode == 2
+    more = script(tmp_path, "record.sh", "dump", "records")
+    assert (more.returncode, "dump takes nothing behind it" in more.stderr) == (2, True)
+    program(tmp_path, "curl", "#!/bin/sh\nexit 7\n")
+    alone = script(tmp_path, "record.sh", "start")
+    assert alone.returncode == 2
+    assert "start './record.sh launch' first, or set SGLANG_URL" in alone.stderr
 
 
 def test_record_launches_the_same_server_with_the_recorder_on(tmp_path: Path, machine: Path) -> None:
@@ -207,3 +218,12 @@ def test_the_scripts_pass_shellcheck(tmp_path: Path) -> None:
     scripts = [tmp_path / "out" / name for name in SCRIPTS]
     done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_placement_goes_along_byte_for_byte(tmp_path: Path) -> None:
+    document = plan().model_dump(by_alias=True)
+    document["model"]["config"] = CONFIG
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document, indent=3))
+    export_placement(path, tmp_path / "out", runtime="sglang-kt")
+    assert (tmp_path / "out" / "placement.json").read_bytes() == path.read_bytes()

@@ -177,3 +177,18 @@ def test_a_large_plan_is_read_in_fifty_milliseconds(tmp_path: Path) -> None:
         "print(1000 * min(once() for _ in range(5)))"
     )
     assert float(run(code, ROOT, path, isolated=True)) < READING_MS
+
+
+def test_every_refusal_to_read_says_what_to_do(tmp_path: Path) -> None:
+    for path, says in (
+        ("x\0y", "cannot read .*: check the path"),
+        (str(tmp_path / "none.json"), "cannot read .*: check the path"),
+        (str(tmp_path), "cannot read .*: check the path"),
+        (
+            str(write(tmp_path, document() | {"schema": "placer.placement/2"})),
+            "'placer solve' of this version",
+        ),
+    ):
+        with pytest.raises(PlacementError, match=says) as caught:
+            load(path)
+        assert "\0" not in str(caught.value)

@@ -173,6 +173,14 @@ def test_the_cpu_is_the_profiled_one_and_runs_the_method() -> None:
     assert verdicts(check_cores(unnamed, cores()))["CPU model"] == "unknown"
 
 
+def test_a_machine_with_too_few_cores_for_one_thread_is_told_so() -> None:
+    # One thread and the pool's own, beside one GPU worker: no smaller --threads helps.
+    check = next(check_cores(plan(kt={"threads": 1, "subpools": 1}), cores(1)))
+    assert check.verdict is Verdict.FAIL
+    assert "this machine needs more cores, 3 at least" in check.do
+    assert "one thread more" in check.do
+
+
 def test_a_placement_without_threads_says_so() -> None:
     assert verdicts(check_cores(plan(kt=None), cores())) == {"CPU cores": "unknown"}
 

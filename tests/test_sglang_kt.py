@@ -208,8 +208,8 @@ def test_what_the_runtime_cannot_run_is_refused_and_nothing_is_written(
 def test_files_that_do_not_read_back_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     export_sglang_kt(plan(), tmp_path / "kept", config=CONFIG)
     before = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()}
-    # A ratio that the runtime cuts to one expert less.
-    monkeypatch.setattr(sglang_kt, "cut_ratio", lambda hot, total: (hot - 0.5) / total)
+    # A ratio that the runtime cuts to five of the six hot experts.
+    monkeypatch.setattr(sglang_kt, "planned_ratio", lambda *_: 5.5 / 12)
     for folder in ("kept", "new"):
         with pytest.raises(BadInputError, match=r"would not run this plan: .* 1 layer\(s\) differ"):
             export_sglang_kt(plan(), tmp_path / folder, config=CONFIG)
@@ -236,16 +236,18 @@ def test_a_given_memory_fraction_takes_the_place_of_the_plans(tmp_path: Path) ->
 def test_recording_keeps_tokens_where_the_runtime_can(tmp_path: Path) -> None:
     result = export_sglang_kt(plan(), tmp_path / "out", config=CONFIG, record=True)
     assert "record.sh" in result.files
-    assert flags_in(tmp_path / "out")["expert-distribution-recorder-mode"] == "per_token"
-    assert "SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR" in (tmp_path / "out" / "launch.sh").read_text()
+    launch = (tmp_path / "out" / "launch.sh").read_text()
+    assert "recorder=(--expert-distribution-recorder-mode per_token --record-kt-gpu" in launch
+    assert "SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR" in launch
 
 
 def test_recording_keeps_counts_where_top_k_is_too_large(tmp_path: Path) -> None:
     config = CONFIG | {"num_experts": 16, "num_experts_per_tok": 10}
     document = placement({1: [0]}, layers=[1, 2, 3], experts=16, top_k=10)
     export_sglang_kt(document, tmp_path / "out", config=config, record=True)
-    assert flags_in(tmp_path / "out")["expert-distribution-recorder-mode"] == "stat"
-    assert flags_in(tmp_path / "out")["expert-distribution-recorder-buffer-size"] == -1
+    launch = (tmp_path / "out" / "launch.sh").read_text()
+    assert "--expert-distribution-recorder-mode stat" in launch
+    assert "--expert-distribution-recorder-buffer-size -1" in launch
 
 
 def test_a_model_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:

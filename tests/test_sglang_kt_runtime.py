@@ -30,8 +30,16 @@ from test_remedy import model_of
 
 from placer.baselines import BASELINES
 from placer.errors import BadInputError
+from placer.export.flag import command_line
 from placer.export.kt_drafting import DRAFTING_ARCHITECTURES
-from placer.export.kt_flags import LEFT_UNSET, captured_batches, longest_context, render_config, server_flags
+from placer.export.kt_flags import (
+    LEFT_UNSET,
+    captured_batches,
+    longest_context,
+    recording_flags,
+    render_config,
+    server_flags,
+)
 from placer.export.kt_ranking import cut_ratio, ranked_counts
 from placer.export.kt_selection import kt_layout, select_hot
 from placer.export.sglang_kt import export_sglang_kt
@@ -229,6 +237,7 @@ def test_the_runtime_parses_every_flag_to_the_plans_value(
     arguments = [
         *("--config", str(folder / "config.yaml"), "--model-path", "/m: fp8", "--kt-weight-path", "/w"),
         *("--init-expert-location", str(folder / "init_expert_location.pt"), "--port", "30001"),
+        *(command_line(recording_flags(8)).split() if record else ()),
     ]
     parsed = vars(parser.parse_args(config_merger(parser)(arguments)))
     assert {name: parsed[name] for name in EXPECTED} == EXPECTED

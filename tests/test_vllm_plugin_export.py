@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def test_a_model_class_that_the_plugin_does_not_know_is_not_exported(tmp_path: P
 
 def start(out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """What launch.sh does with this Python, which has placer and its entry point but no vLLM."""
+    (out / "config.json").write_text("{}")
     command = ["bash", str(out / "launch.sh"), "--port", "1"]
     settings = {"PYTHON": sys.executable, "MODEL_PATH": str(out), **environment}
     kept = {name: value for name, value in os.environ.items() if name != "VLLM_PLUGINS"}
@@ -86,6 +88,11 @@ def test_launch_does_not_start_a_server_that_would_not_call_the_plugin(tmp_path:
         2,
         "launch.sh: VLLM_PLUGINS leaves placer out: add it, or unset the variable\n",
     )
+    lacking = start(tmp_path / "out", MODEL_PATH="/none")
+    assert (lacking.returncode, "MODEL_PATH=/none is not a directory" in lacking.stderr) == (2, True)
+    if find_spec("vllm") is None:
+        unserved = start(tmp_path / "out")
+        assert (unserved.returncode, "vllm is not installed for" in unserved.stderr) == (2, True)
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
@@ -112,7 +119,7 @@ def test_a_log_of_the_plan_passes(tmp_path: Path) -> None:
     server.write_text("INFO starting\n" + log(path, hot={1: [0, 2], 3: []}) + "\nINFO ready\n")
     applied = check_vllm_log(path, server)
     assert applied.same
-    assert [row.planned for row in applied.rows[1:]] == ["2 of 4 experts hot", "0 of 4 experts hot"]
+    assert [row.planned for row in applied.rows[1:-1]] == ["2 of 4 experts hot", "0 of 4 experts hot"]
     command = ["export", str(path), "--runtime", "vllm-plugin", "--check-log", str(server)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
@@ -141,6 +148,53 @@ def test_a_log_of_anything_else_does_not(
     assert [(row.what, row.found) for row in applied.rows if row.same is False] == says
     command = ["export", str(path), "--runtime", "vllm-plugin", "--check-log", str(server)]
     assert CliRunner().invoke(app, command).exit_code == 1
+
+
+START = "INFO vLLM API server version 0.33.0\n"
+
+
+def test_the_last_start_of_a_log_counts(tmp_path: Path) -> None:
+    path, server = plan(tmp_path), tmp_path / "server.log"
+    good, other = log(path, hot={1: [0, 2], 3: []}), log(path, hot={1: [0, 1], 3: [1]}, sha256="0" * 64)
+    for text, same in (
+        (START + other + "\n" + START + good, True),
+        (START + good + "\n" + START + other, False),
+        (other + "\n" + good, True),
+        # A restart that did not come far: the earlier start does not answer for it.
+        (START + good + "\n" + START, False),
+    ):
+        server.write_text(text)
+        assert check_vllm_log(path, server).same is same
+
+
+def test_kv_tokens_are_compared_where_the_log_shows_them(tmp_path: Path) -> None:
+    path, server = plan(tmp_path), tmp_path / "server.log"
+    good = log(path, hot={1: [0, 2], 3: []})
+    for said, same in (("5,136", True), ("5,104", False)):
+        server.write_text(f"{good}\n\x1b[36mINFO\x1b[0m GPU KV cache size: {said} tokens\n")
+        row = check_vllm_log(path, server).rows[-1]
+        assert (row.what, row.planned, row.found, row.same) == ("KV tokens", "5,120", said, same)
+    server.write_text(good)
+    assert check_vllm_log(path, server).rows[-1].same is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("hello\n", "no line of a vLLM server"), ("x server_args=ServerArgs(tp_size=1)\n", "a log of SGLang")],
+)
+def test_a_file_that_is_no_log_of_vllm_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path, server = plan(tmp_path), tmp_path / "server.log"
+    server.write_text(text)
+    with pytest.raises(BadInputError, match=says):
+        check_vllm_log(path, server)
+
+
+def test_the_readme_installs_what_the_cold_path_imports(tmp_path: Path) -> None:
+    export(plan(tmp_path), tmp_path / "out")
+    assert (
+        "pip install --no-deps moe-placer kt-kernel==0.7.2 gguf "
+        in (tmp_path / "out" / "README.md").read_text()
+    )
 
 
 def test_an_export_says_where_to_write(tmp_path: Path) -> None:

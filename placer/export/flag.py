@@ -1,5 +1,6 @@
 """A flag of a serving runtime that a placement decides."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,6 +19,14 @@ class Flag:
 def yaml_lines(flags: Iterable[Flag]) -> list[str]:
     """The flags as lines of a YAML file, one each."""
     return [f"{flag.name}: {_scalar(flag.value)}" for flag in flags]
+
+
+def command_line(flags: Iterable[Flag]) -> str:
+    """The flags as words of a shell command; those that are True stand alone."""
+    words: list[str] = []
+    for flag in flags:
+        words += [f"--{flag.name}"] if flag.value is True else [f"--{flag.name}", str(flag.value)]
+    return shlex.join(words)
 
 
 def _scalar(value: str | int | float | bool | tuple[int | str, ...]) -> str:

@@ -1,6 +1,7 @@
 """An export folder: files that are written aside, checked there, and then appear together."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -42,12 +43,15 @@ def write_folder(
     Raises
     ------
     BadInputError
-        When the folder cannot be written; what ``check`` raises passes through. Nothing is left behind.
+        When the folder cannot be written, or holds the export of another runtime; what ``check`` raises passes
+        through. Nothing is left behind.
     """
     folder = Path(folder)
     exists = folder.is_dir()
     if folder.exists() and not exists:
         raise BadInputError(f"cannot write {folder}: it is a file", "give a folder with -o")
+    if exists:
+        _check_same_runtime(folder, files)
     try:
         staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder if exists else folder.parent))
     except OSError as error:
@@ -76,3 +80,29 @@ def write_folder(
         ) from None
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+_STARTS = re.compile(rb"^# Starts (.*\(written by placer)", re.MULTILINE)
+"""The line in which a launch.sh says what it starts."""
+
+
+def _check_same_runtime(folder: Path, files: Sequence[ExportFile]) -> None:
+    """Raise BadInputError where ``folder`` holds the launch.sh of another runtime; its version may differ."""
+    launch = folder / "launch.sh"
+    try:
+        found = _starts(launch.read_bytes()) if launch.is_file() else None
+    except OSError as error:
+        raise BadInputError(
+            f"cannot read {launch}: {error.strerror or error}", "choose another folder with -o"
+        ) from None
+    made = next((_starts(file.content) for file in files if file.name == "launch.sh"), None)
+    if found is not None and made is not None and found != made:
+        raise BadInputError(
+            f"{folder} holds an export for another runtime, and the two would be mixed",
+            "choose another folder with -o, or remove this one",
+        )
+
+
+def _starts(script: bytes) -> bytes | None:
+    match = _STARTS.search(script)
+    return None if match is None else re.sub(rb" [0-9]\S*", b"", match.group(1))

@@ -8,8 +8,8 @@ import torch
 
 from placer.errors import BadInputError
 from placer.export.applied import Applied, Comparison
-from placer.export.kt_flags import KV_DTYPES
-from placer.export.kt_selection import RUNTIME
+from placer.export.kt_arguments import agrees, planned_arguments
+from placer.export.kt_selection import RUNTIME, kt_layout
 from placer.export.kt_server_log import ServerLog, read_server_log
 from placer.hbm import WEIGHT_CLASSES
 from placer.input import checked_input
@@ -62,10 +62,17 @@ def check_dump(placement: PlacementDocument, path: Path) -> Applied:
     """
     masks = _masks(path)
     planned, layers = placement.hot_mask(), list(placement.model.layers)
-    if masks.shape[2] != placement.model.experts or masks.shape[1] <= layers[-1]:
+    config = (placement.model.model_extra or {}).get("config")
+    total = None if config is None else kt_layout(config).num_layers
+    if (
+        masks.shape[2] != placement.model.experts
+        or masks.shape[1] <= layers[-1]
+        or total not in (None, masks.shape[1])
+    ):
         raise BadInputError(
             f"{path}: its masks are of {masks.shape[1]} layers with {masks.shape[2]} experts; the plan is for "
-            f"{placement.model.experts} experts in layers up to {layers[-1]}",
+            f"{placement.model.experts} experts in layers up to {layers[-1]}"
+            + ("" if total is None else f" of {total}"),
             "give a dump of the server that runs this placement",
         )
     passes = masks[masks.any(axis=(1, 2))][:, layers]
@@ -73,7 +80,10 @@ def check_dump(placement: PlacementDocument, path: Path) -> Applied:
         raise BadInputError(
             f"{path}: no pass was recorded", "send requests between ./record.sh start and ./record.sh dump"
         )
-    rows = (_mask_row(layer, planned[row], passes[:, row]) for row, layer in enumerate(layers))
+    rows = [_mask_row(layer, planned[row], passes[:, row]) for row, layer in enumerate(layers)]
+    if total is None and masks.shape[1] != layers[-1] + 1:
+        why = f"the dump has {masks.shape[1]}, and the placement carries no model config that says how many"
+        rows.append(Comparison("layers of the model", f"{layers[-1] + 1} or more", None, None, why))
     return Applied(RUNTIME, str(path), tuple(rows))
 
 
@@ -197,26 +207,26 @@ def _memory(placement: PlacementDocument, log: ServerLog) -> Iterator[Comparison
 
 
 def _arguments(placement: PlacementDocument, log: ServerLog) -> Iterator[Comparison]:
-    """The server's own arguments, after its adjustments; those that it did not print are left out."""
-    kv, kt = placement.kv, placement.kt
-    off = ("None", "0", "False")
-    expected: dict[str, tuple[str, ...]] = {
-        "kt_method": (placement.cpu_method,),
-        "kt_expert_placement_strategy": ("frequency",),
-        "tp_size": (str(placement.tp),),
-        "ep_size": ("1",),
-        "chunked_prefill_size": (str(kv.chunked_prefill_size),),
-        "cuda_graph_max_bs": (str(kv.cuda_graph_max_bs),),
-        "kv_cache_dtype": (KV_DTYPES[kv.dtype], *(("bfloat16",) if kv.dtype == "bf16" else ())),
-        "kt_gpu_prefill_token_threshold": off,
-        "kt_enable_dynamic_expert_update": off,
-        "kt_max_deferred_experts_per_token": off,
-        "speculative_algorithm": ("None",) if kv.speculation is None else ("EAGLE", "NEXTN"),
-    }
-    if kt is not None:
-        expected |= {"kt_cpuinfer": (str(kt.threads),), "kt_threadpool_count": (str(kt.subpools),)}
-    for name, accepted in expected.items():
-        found = log.arguments.get(name)
-        if found is not None:
-            same = found in accepted
-            yield Comparison(f"--{name.replace('_', '-')}", accepted[0], found, same, "" if same else _LAUNCH)
+    """The server's own arguments, after its adjustments."""
+    if not log.arguments:
+        yield Comparison(
+            "arguments",
+            "those of config.yaml",
+            None,
+            None,
+            "no readable line 'server_args=ServerArgs(...)'; keep the log from its first line: "
+            "./launch.sh 2>&1 | tee server.log",
+        )
+        return
+    missing = []
+    for name, accepted in planned_arguments(placement).items():
+        found, flag = log.arguments.get(name), f"--{name.replace('_', '-')}"
+        if found is None:
+            missing.append(flag)
+            continue
+        same = agrees(found, accepted)
+        yield Comparison(flag, accepted[0], found, same, "" if same else _LAUNCH)
+    if missing:
+        yield Comparison(
+            "arguments", ", ".join(missing), None, None, f"the log does not show {', '.join(missing)}"
+        )

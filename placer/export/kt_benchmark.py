@@ -11,7 +11,8 @@ _SCRIPT = r"""#!/usr/bin/env bash
 #
 #   [BASELINE='python -m sglang.launch_server --model-path ... --port 30000'] [DATASET=prompts.jsonl] ./benchmark.sh
 #
-# Starts each server, runs sglang.bench_serving RUNS times on it with the seeds 1 to RUNS, and stops it. Written to
+# Starts each server (the plan's without the expert recorder, which costs speed), runs sglang.bench_serving RUNS times
+# on it with the seeds 1 to RUNS, and stops it. Written to
 # OUT: plan.jsonl and baseline.jsonl, a line per run (what `placer calibrate --benchmark` reads), the servers' logs,
 # and summary.json with means and standard deviations.
 #
@@ -87,6 +88,12 @@ measure() { # SIDE
   done
 }
 
+for name in RUNS CONCURRENCY PROMPT_TOKENS OUTPUT_TOKENS PROMPTS START_SECONDS PORT; do
+  case "${!name}" in
+    '' | *[!0-9]* | 0*) refuse "$name=${!name} is not a whole number of 1 or more" ;;
+  esac
+done
+[ $# -le 1 ] || refuse "usage: benchmark.sh [plan|baseline]; settings are variables in front of it"
 [ "$RUNS" -ge 3 ] || refuse "RUNS=$RUNS: a deviation needs at least 3 runs"
 [ -n "$MODEL_PATH" ] || refuse "set MODEL_PATH to the checkpoint: the client counts tokens with its tokenizer"
 [ -z "$DATASET" ] || [ -f "$DATASET" ] || refuse "DATASET=$DATASET is not a file"
@@ -96,12 +103,19 @@ case "${1:-both}" in
   *) refuse "usage: benchmark.sh [plan|baseline]" ;;
 esac
 side="${1:-both}"
-mkdir -p "$OUT"
+for name in plan baseline; do
+  [ "$side" != both ] && [ "$side" != "$name" ] || [ ! -e "$OUT/$name.jsonl" ] \
+    || refuse "OUT=$OUT holds runs of the $name already, which would be mixed with these: name another folder"
+done
+mkdir -p "$OUT" || refuse "cannot make OUT=$OUT: name another folder"
+for program in curl setsid "$PYTHON"; do
+  command -v "$program" > /dev/null || refuse "$program is not found: install it (PYTHON names the Python)"
+done
 [ -n "$DATASET" ] || printf 'benchmark.sh: warning: no DATASET, prompts are random token ids\n' >&2
 
 if [ "$side" != baseline ]; then
   if [ -z "$SERVER_URL" ]; then
-    start plan "$HERE/launch.sh" --port "$PORT"
+    start plan env RECORD=0 "$HERE/launch.sh" --port "$PORT"
     if command -v "$PLACER" > /dev/null; then
       "$PLACER" export "$HERE/placement.json" --check-log "$OUT/plan.log" \
         || refuse "the server does not run the plan: measuring it would say nothing"
@@ -110,7 +124,7 @@ if [ "$side" != baseline ]; then
   measure plan
   stop
 fi
-if [ "$side" = baseline ] || [ -n "$BASELINE" ]; then
+if [ "$side" = baseline ] || { [ "$side" = both ] && [ -n "$BASELINE" ]; }; then
   if [ -z "$SERVER_URL" ]; then
     [ -n "$BASELINE" ] || refuse "set BASELINE to the command that you serve with today"
     start baseline bash -c "$BASELINE"
@@ -140,6 +154,11 @@ for side in ("plan", "baseline"):
         continue
     with open(path, encoding="utf-8") as file:
         runs = [json.loads(line) for line in file if line.strip()]
+    nothing = [number for number, run in enumerate(runs, 1) if not run["completed"]]
+    if nothing:
+        print(f"benchmark.sh: no request of the {side} completed in run {nothing[0]} of {len(runs)}: the "
+              "server's log says why; there is nothing to compare", file=sys.stderr)
+        sys.exit(2)
     sides[side] = {
         "runs": len(runs),
         "completed": [run["completed"] for run in runs],
@@ -158,6 +177,9 @@ if len(sides) == 2:
     summary["ratio"] = {}
     for name in FIGURES:
         plan, base = (sides[side]["figures"][name] for side in ("plan", "baseline"))
+        if not (plan["mean"] > 0 and base["mean"] > 0):
+            # One token an answer has no time between tokens.
+            continue
         ratio = plan["mean"] / base["mean"]
         spread = ratio * sum((each["stdev"] / each["mean"]) ** 2 / len(each["runs"]) for each in (plan, base)) ** 0.5
         summary["ratio"][name] = {"plan_over_baseline": ratio, "standard_error": spread,
@@ -168,7 +190,7 @@ with open(os.path.join(out, "summary.json"), "w", encoding="utf-8") as file:
 for name, label in FIGURES.items():
     cells = [f"{side} {data['figures'][name]['mean']:,.2f} ± {data['figures'][name]['stdev']:,.2f}"
              for side, data in sides.items()]
-    if summary["ratio"]:
+    if name in (summary["ratio"] or {}):
         found = summary["ratio"][name]
         cells.append(f"plan / baseline {found['plan_over_baseline']:.3f} ± {found['standard_error']:.3f}"
                      + ("" if found["differs"] else " (no difference beyond noise)"))

@@ -38,6 +38,8 @@ LEFT_UNSET = {
     "moe-a2a-backend": "its backends switch expert parallelism on, which KT does not run",
     "enable-mixed-chunk": "prefill and decode tokens together can exceed the chunk that the CPU buffers hold",
     "cpu-offload-gb": "weights would leave the GPU that the plan counts there",
+    "disable-cuda-graph": "every decode step would launch its kernels one by one",
+    "quantization": "hot experts are counted in the checkpoint's own block-FP8",
 }
 """Flags that must stay unset for the plan to hold, and why."""
 

@@ -1,9 +1,10 @@
 """launch.sh: checks that files, checkpoint and runtime are those of the plan, then starts the server."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from placer.export.flag import Flag, command_line
 from placer.export.kt_selection import RUNTIME, unwrapped
 from placer.export.script import filled
 
@@ -108,12 +109,17 @@ PY
 
 exec "$PYTHON" -m sglang.launch_server --config "$HERE/config.yaml" \
   --model-path "$MODEL_PATH" --kt-weight-path "$KT_WEIGHT_PATH" \
-  --init-expert-location "$HERE/@COUNTS@" "$@"
+  --init-expert-location "$HERE/@COUNTS@"@RECORDER@ "$@"
 """
 
 _RECORDING = """
-# Where ./record.sh dump leaves its files.
-export SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR="${SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR:-$HERE/records}"
+# Exported to record: RECORD=0 starts the same server without its recorder, as benchmark.sh does.
+recorder=()
+if [ "${RECORD:-1}" != 0 ]; then
+  # Where ./record.sh dump leaves its files.
+  export SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR="${SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR:-$HERE/records}"
+  recorder=(@FLAGS@)
+fi
 """
 
 
@@ -125,10 +131,13 @@ def render_launch(
     cpu_method: str,
     model_path: str | None,
     kt_weight_path: str | None,
-    record: bool,
+    recorder: Sequence[Flag],
     undoing: Iterable[str],
 ) -> str:
-    """The script; paths that are None must be given when it is started. ``undoing`` are flags that it warns of."""
+    """The script; paths that are None must be given when it is started. ``undoing`` are flags that it warns of.
+
+    ``recorder`` are the flags with which the server starts recording; none where it does not.
+    """
     values = {
         "RUNTIME": RUNTIME,
         "VERSION": RUNTIME.rpartition(" ")[2],
@@ -138,7 +147,8 @@ def render_launch(
         # A repr of JSON values is a Python literal on one line.
         "FIELDS": repr(checked_fields(config)),
         "UNDOING": " | ".join(f"--{name}" for name in undoing),
-        "RECORDING": _RECORDING if record else "",
+        "RECORDING": filled(_RECORDING, {"FLAGS": command_line(recorder)}) if recorder else "",
+        "RECORDER": ' ${recorder[@]+"${recorder[@]}"}' if recorder else "",
         "MODEL_PATH": shlex.quote(model_path or ""),
         "KT_WEIGHT_PATH": shlex.quote(kt_weight_path or ""),
     }

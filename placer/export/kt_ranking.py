@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.export.kt_selection import FLOAT32_EXACT, RUNTIME, KtLayout
+from placer.placement import PlacementDocument
 
 NEVER_SELECTED = -1
 """The count of experts in dense rows: below every expert that exists, so that no cut reaches them."""
@@ -69,3 +70,10 @@ def cut_ratio(hot: int, total: int) -> float:
     if hot in (0, total):
         return float(hot > 0)
     return round((hot + 0.5) / total, 9)
+
+
+def planned_ratio(placement: PlacementDocument, layout: KtLayout) -> float:
+    """The ratio that cuts the ranking after the last hot expert of the layers that the runtime ranks."""
+    counted = set(layout.moe_layers)
+    ranked_hot = sum(len(ids) for layer, ids in placement.hot.items() if int(layer) in counted)
+    return cut_ratio(ranked_hot, layout.total_experts)

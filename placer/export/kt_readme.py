@@ -25,6 +25,7 @@ def render_readme(
     notes: Sequence[str],
     *,
     recordable: bool,
+    record: bool,
 ) -> str:
     """The README as Markdown."""
     model, kt = placement.model, placement.kt
@@ -50,7 +51,7 @@ def render_readme(
         f"Host memory needed: {gib(sum(placement.host.ledger.values()))}; the runtime keeps every expert "
         "there, hot ones too. Further flags of `sglang.launch_server` (host, port, trust-remote-code, …) go "
         "behind `./launch.sh`; a flag given there wins over config.yaml.",
-        *(_recording() if recordable else ()),
+        *(_recording(record=record) if recordable else ()),
         *_measuring(),
         "",
         "## Check",
@@ -128,7 +129,7 @@ def _sharding(cpu_method: str, subpools: int) -> tuple[str, ...]:
     )
 
 
-def _recording() -> tuple[str, ...]:
+def _recording(*, record: bool) -> tuple[str, ...]:
     return (
         "",
         "## Record",
@@ -143,6 +144,15 @@ def _recording() -> tuple[str, ...]:
         "speed and some GPU memory: measure without it. `./launch.sh --enable-return-routed-experts` also lets "
         "requests ask for their own "
         "experts, in text order and for any top-k.",
+        *(
+            (
+                "",
+                "This export records: `./launch.sh` starts the recorder too. `RECORD=0 ./launch.sh` starts "
+                "without it, and `./benchmark.sh` always does.",
+            )
+            if record
+            else ()
+        ),
     )
 
 

@@ -1,11 +1,10 @@
 """record.sh: the same launch with the expert recorder on, and the recorder of a running sglang-kt server."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placer.errors import BadInputError
-from placer.export.flag import Flag
+from placer.export.flag import Flag, command_line
 from placer.export.kt_architectures import UNRECORDED_ARCHITECTURES, architecture_of
 from placer.export.kt_selection import RUNTIME, unwrapped
 from placer.export.script import filled
@@ -26,25 +25,29 @@ set -euo pipefail
 
 SGLANG_URL="${SGLANG_URL:-http://127.0.0.1:30000}"
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+refuse() { printf 'record.sh: %s\n' "$1" >&2; exit 2; }
 
 case "${1:-}" in
   launch)
     shift
     export SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR="${SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR:-$HERE/records}"
-    exec "$HERE/launch.sh" @FLAGS@ "$@"
+    # The flags are given here, whatever launch.sh would do by itself.
+    RECORD=0 exec "$HERE/launch.sh" @FLAGS@ "$@"
     ;;
-  start | stop | dump) curl -fsS -X POST "${SGLANG_URL%/}/${1}_expert_distribution_record" ;;
-  *) printf 'usage: record.sh launch|start|stop|dump\n' >&2; exit 2 ;;
+  start | stop | dump)
+    [ $# -eq 1 ] || refuse "$1 takes nothing behind it; SGLANG_URL names the server"
+    command -v curl > /dev/null || refuse "curl is not found: install it"
+    curl -fsS -X POST "${SGLANG_URL%/}/${1}_expert_distribution_record" \
+      || refuse "no recording server at $SGLANG_URL: start './record.sh launch' first, or set SGLANG_URL"
+    ;;
+  *) refuse "usage: record.sh launch|start|stop|dump" ;;
 esac
 """
 
 
 def render_record(flags: Sequence[Flag]) -> str:
     """The script; ``flags`` are those of `recording_flags`."""
-    words = []
-    for flag in flags:
-        words += [f"--{flag.name}"] if flag.value is True else [f"--{flag.name}", str(flag.value)]
-    return filled(_SCRIPT, {"FLAGS": shlex.join(words)})
+    return filled(_SCRIPT, {"FLAGS": command_line(flags)})
 
 
 def unrecordable(config: Mapping[str, Any]) -> str | None:

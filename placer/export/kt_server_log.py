@@ -12,7 +12,8 @@ from placer.units import GIB
 MAX_LINE = 1 << 16
 """Characters of a line that are read; the arguments that a server prints take about ten thousand."""
 
-_START = re.compile(r"\bserver_args=ServerArgs\((.*)\)\s*$")
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_START = re.compile(r"\bserver_args=ServerArgs\((?:(.*)\)\s*$)?")
 _RANK = re.compile(r"^\[[^\]]*?\bTP(\d{1,5})\b")
 _HOT = re.compile(r"KT GPU experts: layer (\d{1,9}) \(MoE\) has (\d{1,9}) GPU experts")
 _STRATEGY = re.compile(r"Generated KT GPU experts masks using '([a-z-]{1,40})' strategy")
@@ -121,14 +122,15 @@ def read_server_log(path: Path) -> ServerLog:
         When the file cannot be read, or no line of it is one of a starting server.
     """
     path = checked_input(path, what="server log", cure="give the file that launch.sh's output went to")
-    log, heard = ServerLog(), False
+    log, heard, other = ServerLog(), False, False
     try:
         for line in _lines(path):
             if match := _START.search(line):
                 # A log that is appended to holds every start; only the last one runs.
-                log, heard = ServerLog(arguments=_arguments(match.group(1))), True
+                log, heard = ServerLog(arguments=_arguments(match.group(1) or "")), True
             else:
                 heard = log._read(line) or heard
+                other = other or "placer-placement" in line or "vLLM API server" in line
     except OSError as error:
         raise BadInputError(
             f"cannot read server log {path}: {error.strerror or error}", "check the path"
@@ -136,7 +138,9 @@ def read_server_log(path: Path) -> ServerLog:
     if not heard:
         raise BadInputError(
             f"{path} holds no line of a starting sglang-kt server",
-            "start with: ./launch.sh 2>&1 | tee server.log (at log level info, the default)",
+            "it is a log of vLLM: add --runtime vllm-plugin"
+            if other
+            else "start with: ./launch.sh 2>&1 | tee server.log (at log level info, the default)",
         )
     return log
 
@@ -144,7 +148,7 @@ def read_server_log(path: Path) -> ServerLog:
 def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", errors="replace") as file:
         while line := file.readline(MAX_LINE):
-            yield line
+            yield COLOUR.sub("", line)
 
 
 def _arguments(text: str) -> dict[str, str]:

@@ -61,6 +61,7 @@ def export_placement(
         placement,
         out_dir,
         config=_config(placement, model_path),
+        placement_bytes=Path(placement_path).read_bytes(),
         model_path=model_path,
         kt_weight_path=kt_weight_path,
         record=record,

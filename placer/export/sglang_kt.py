@@ -20,7 +20,7 @@ from placer.export.kt_benchmark import render_benchmark
 from placer.export.kt_flags import COUNTS_FILE, left_unset, recording_flags, render_config, server_flags
 from placer.export.kt_launch import render_launch
 from placer.export.kt_preflight import render_preflight
-from placer.export.kt_ranking import cut_ratio, ranked_counts
+from placer.export.kt_ranking import planned_ratio, ranked_counts
 from placer.export.kt_readme import render_readme
 from placer.export.kt_record import check_recordable, render_record, unrecordable
 from placer.export.kt_selection import (
@@ -47,6 +47,7 @@ def export_sglang_kt(
     out_dir: Path,
     *,
     config: dict[str, Any],
+    placement_bytes: bytes | None = None,
     model_path: str | None = None,
     kt_weight_path: str | None = None,
     record: bool = False,
@@ -54,8 +55,10 @@ def export_sglang_kt(
 ) -> ExportResult:
     """Write ranking, flags, README, the placement and the scripts that check, start, record and measure.
 
-    ``config`` is the model's config.json. ``mem_fraction_static`` takes the place of the placement's own.
-    With ``record``, launch.sh itself starts the server with its expert recorder on; record.sh does so always.
+    ``config`` is the model's config.json. ``placement_bytes`` are those of the placement's file, which goes along as
+    it is, so that hashes agree; None writes it anew. ``mem_fraction_static`` takes the place of the placement's own.
+    With ``record``, launch.sh itself starts the server with its expert recorder on, unless RECORD=0, as
+    benchmark.sh does; record.sh always records.
     Before anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
 
     Raises
@@ -65,7 +68,6 @@ def export_sglang_kt(
         be dense, settings), or the folder cannot be written; nothing is written then.
     """
     layout = _checked_layout(placement, config)
-    counted = set(layout.moe_layers)
     hot = {int(layer): ids for layer, ids in placement.hot.items()}
     most = layout.experts if placement.most_hot is None else placement.most_hot
     counts = ranked_counts(
@@ -80,7 +82,6 @@ def export_sglang_kt(
         },
         full={layer for layer, ids in hot.items() if placement.pins.get(layer) is False or len(ids) == most},
     )
-    ranked_hot = sum(len(ids) for layer, ids in hot.items() if layer in counted)
     if mem_fraction_static is None:
         mem_fraction_static = placement.mem_fraction_static
     if mem_fraction_static is None:
@@ -90,7 +91,7 @@ def export_sglang_kt(
     flags = server_flags(
         placement,
         config,
-        ratio=cut_ratio(ranked_hot, layout.total_experts),
+        ratio=planned_ratio(placement, layout),
         mem_fraction_static=mem_fraction_static,
         model_path=model_path,
         kt_weight_path=kt_weight_path,
@@ -98,7 +99,6 @@ def export_sglang_kt(
     recorder = recording_flags(placement.model.top_k)
     if record:
         check_recordable(config)
-        flags += recorder
     recordable = unrecordable(config) is None
     notes = warnings(placement, config, layout)
     saved = _saved(counts)
@@ -109,15 +109,15 @@ def export_sglang_kt(
         cpu_method=placement.cpu_method,
         model_path=model_path,
         kt_weight_path=kt_weight_path,
-        record=record,
+        recorder=recorder if record else (),
         undoing=left_unset(placement),
     )
-    readme = render_readme(placement, layout, flags, notes, recordable=recordable)
+    readme = render_readme(placement, layout, flags, notes, recordable=recordable, record=record)
     files = [
         ExportFile(COUNTS_FILE, saved),
         ExportFile("config.yaml", render_config(flags).encode()),
         ExportFile("README.md", readme.encode()),
-        ExportFile("placement.json", placement.model_dump_json(by_alias=True).encode()),
+        ExportFile("placement.json", placement_bytes or placement.model_dump_json(by_alias=True).encode()),
         ExportFile("launch.sh", launch.encode(), executable=True),
         ExportFile(
             "preflight.sh",

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.export.applied import Applied, Comparison
+from placer.export.kt_server_log import COLOUR
 from placer.export.vllm_plugin import RUNTIME
 from placer.input import checked_input
 from placer.runtime.load import PlacementError, load
-from placer.runtime.vllm.applied import AppliedLayer, hot_digest, read_applied
+from placer.runtime.vllm.applied import AppliedLayer, hot_digest, read_applied, read_kv_tokens
 
 _CURE = "start the server with the launch.sh of the export, and keep its whole log"
 _REPORT = "report this: the server should not have started"
@@ -24,13 +25,18 @@ def check_vllm_log(placement_path: Path, log_path: Path) -> Applied:
     log = checked_input(log_path, what="server log", cure="give the log of the server", regular=False)
     try:
         plan = load(placement_path)
-        layers, applied = read_applied(log.read_text(encoding="utf-8", errors="replace"))
+        text = COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
     except PlacementError as error:
         raise BadInputError(str(error)) from None
     except OSError as error:
         raise BadInputError(
             f"cannot read server log {log}: {error.strerror or error}", "check the path"
         ) from None
+    if "server_args=ServerArgs(" in text:
+        raise BadInputError(f"{log} is a log of SGLang, not of vLLM", "leave --runtime vllm-plugin out")
+    if "vllm" not in text.lower() and "placer-placement" not in text:
+        raise BadInputError(f"{log} holds no line of a vLLM server", _CURE)
+    layers, applied = read_applied(text)
     found = (
         None if applied is None else f"sha256 {applied.plan_sha256[:12]}, cold experts by {applied.cold_path}"
     )
@@ -58,7 +64,17 @@ def check_vllm_log(placement_path: Path, log_path: Path) -> Applied:
                 _REPORT,
             )
         )
+    rows.append(_kv_tokens(plan.kv.tokens, read_kv_tokens(text)))
     return Applied(RUNTIME, str(log_path), tuple(rows))
+
+
+def _kv_tokens(planned: int, found: int | None) -> Comparison:
+    """vLLM rounds the pool up to whole blocks, so a few tokens more are as planned."""
+    if found is None:
+        return Comparison("KV tokens", f"{planned:,}", None, None, "no line 'GPU KV cache size: N tokens'")
+    same = found >= planned
+    do = "" if same else "start with launch.sh, with no flags of the KV pool behind it"
+    return Comparison("KV tokens", f"{planned:,}", f"{found:,}", same, do)
 
 
 def _others(each: AppliedLayer, ids: tuple[int, ...]) -> str:

@@ -37,6 +37,7 @@ for file in vllm.yaml placement.json; do
   [ -f "$HERE/$file" ] || refuse "$HERE/$file is missing: export the placement again"
 done
 [ -n "$MODEL_PATH" ] || refuse "set MODEL_PATH to the checkpoint directory"
+[ -f "$MODEL_PATH/config.json" ] || refuse "MODEL_PATH=$MODEL_PATH is not a directory with a config.json"
 command -v "$PYTHON" > /dev/null || refuse "PYTHON=$PYTHON is not found"
 
 # vLLM says nothing of a plugin that it does not find, and would load every expert on the GPU.
@@ -44,11 +45,14 @@ command -v "$PYTHON" > /dev/null || refuse "PYTHON=$PYTHON is not found"
 import os
 import sys
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 if "placer" not in entry_points(group="vllm.general_plugins").names:
     sys.exit(f"launch.sh: placer is not installed for {sys.executable}: pip install --no-deps moe-placer")
 if "placer" not in os.environ.get("VLLM_PLUGINS", "placer").split(","):
     sys.exit("launch.sh: VLLM_PLUGINS leaves placer out: add it, or unset the variable")
+if find_spec("vllm") is None:
+    sys.exit(f"launch.sh: vllm is not installed for {sys.executable}: pip install vllm==@VLLM@.*")
 PY
 
 export PLACER_PLACEMENT="$HERE/placement.json"
@@ -71,7 +75,8 @@ def export_vllm_plugin(
     _check(placement)
     flags, notes = serving_flags(placement), _notes(placement)
     launch = (
-        _LAUNCH.replace("@COLD@", COLD_PATHS[placement.cpu_method])
+        _LAUNCH.replace("@VLLM@", MINOR)
+        .replace("@COLD@", COLD_PATHS[placement.cpu_method])
         .replace("@THREADS@", str(placement.kt.threads if placement.kt else 1))
         .replace("@MODEL_PATH@", shlex.quote(model_path or ""))
     )
@@ -138,7 +143,7 @@ def _readme(placement: PlacementDocument, flags: tuple[Flag, ...], notes: tuple[
         f"{placement.hot_total:,} of {placement.total_experts:,} experts on the GPU and {placement.kv.tokens:,} KV "
         f"tokens ({placement.kv.dtype}), within {gib(placement.hbm.budget_bytes_per_gpu)}.",
         "",
-        "    pip install --no-deps moe-placer kt-kernel==0.7.2    # beside vLLM",
+        "    pip install --no-deps moe-placer kt-kernel==0.7.2 gguf    # beside vLLM",
         "    MODEL_PATH=/path/to/checkpoint ./launch.sh",
         "",
         "## Check",

@@ -45,17 +45,18 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
     # The pool keeps one thread more than it is told, and all of them spin while they wait.
     pool, workers = kt.threads + 1, placement.tp
     needed = f"{pool} for the CPU pool, which spin, {workers} for GPU workers, {_OTHERS} for requests"
+    fitting = here.usable - 1 - workers
+    fewer = (
+        f"profile with --threads {fitting} and solve again"
+        if fitting >= 1
+        else f"this machine needs more cores, {2 + workers} at least: the pool spins with one thread more than "
+        "--threads says, and every GPU worker takes a core"
+    )
     if pool > here.usable:
-        verdict, do = (
-            Verdict.FAIL,
-            f"profile with --threads {max(1, here.usable - 1 - workers)} and solve again",
-        )
+        verdict, do = Verdict.FAIL, fewer
     elif pool + workers > here.usable:
         verdict = Verdict.WARN
-        do = (
-            "GPU workers would share cores with spinning threads and launch late: profile with --threads "
-            f"{max(1, here.usable - 1 - workers)} and solve again"
-        )
+        do = f"GPU workers would share cores with spinning threads and launch late: {fewer}"
     else:
         verdict, do = Verdict.OK, ""
     yield Check(

@@ -135,8 +135,12 @@ def _read(path: str, what: str) -> bytes:
             raise PlacementError(f"{what} is larger than {_MAX_BYTES:,} bytes: check the path")
         with open(path, "rb") as file:
             return file.read()
+    except ValueError as error:
+        if isinstance(error, PlacementError):
+            raise
+        raise PlacementError(f"cannot read {what!r}: {error}: check the path") from None
     except OSError as error:
-        raise PlacementError(f"cannot read {what}: {error.strerror or error}") from None
+        raise PlacementError(f"cannot read {what}: {error.strerror or error}: check the path") from None
 
 
 def _document(data: bytes, name: str) -> dict[str, Any]:
@@ -153,7 +157,8 @@ def _document(data: bytes, name: str) -> dict[str, Any]:
     match = _SCHEMA.fullmatch(schema) if isinstance(schema, str) else None
     if match is None or match.group(1) != "1":
         raise PlacementError(
-            f"placement {name}: field schema is {schema!r:.60}, and 'placer.placement/1' is what is read here"
+            f"placement {name}: field schema is {schema!r:.60}, and 'placer.placement/1' is what is read "
+            "here: write it with a 'placer solve' of this version, or update the runtime's placer"
         )
     return document
 

@@ -22,6 +22,8 @@ _LAYER = re.compile(
 _PLAN = re.compile(
     r'placer-placement applied layers=(\d+) hot=(\d+) plan_sha256=([0-9a-f]{64}) cold_path="([^"]*)"'
 )
+_START = re.compile(r"vLLM API server version|Initializing a V\d+ LLM engine")
+_KV = re.compile(r"GPU KV cache size: (\d[\d,]{0,20}) tokens")
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,31 @@ def hot_digest(ids: Iterable[int]) -> str:
 
 
 def read_applied(log: str) -> tuple[list[AppliedLayer], AppliedPlan | None]:
-    """The layers in ``log``, in its order, and the plan's line; None where the plan was not applied whole."""
-    layers = []
-    for match in _LAYER.finditer(log):
-        layer, experts, hot, cold, device_bytes, host_bytes = (int(number) for number in match.groups()[:6])
-        layers.append(AppliedLayer(layer, experts, hot, cold, device_bytes, host_bytes, match[7]))
-    plan = _PLAN.search(log)
-    return layers, AppliedPlan(int(plan[1]), int(plan[2]), plan[3], plan[4]) if plan else None
+    """The layers of the last start in ``log``, in its order, and the plan's line; None where it was not applied whole.
+
+    A start begins where vLLM names its version or its engine, or where a layer comes again.
+    """
+    layers: dict[int, AppliedLayer] = {}
+    plan = None
+    for line in log.splitlines():
+        if _START.search(line):
+            layers, plan = {}, None
+        elif match := _LAYER.search(line):
+            layer, experts, hot, cold, device_bytes, host_bytes = (int(each) for each in match.groups()[:6])
+            if layer in layers:
+                layers, plan = {}, None
+            layers[layer] = AppliedLayer(layer, experts, hot, cold, device_bytes, host_bytes, match[7])
+        elif match := _PLAN.search(line):
+            plan = AppliedPlan(int(match[1]), int(match[2]), match[3], match[4])
+    return list(layers.values()), plan
+
+
+def read_kv_tokens(log: str) -> int | None:
+    """Tokens of the KV pool by the last start in ``log``; None where it does not say."""
+    tokens = None
+    for line in log.splitlines():
+        if _START.search(line):
+            tokens = None
+        elif match := _KV.search(line):
+            tokens = int(match[1].replace(",", ""))
+    return tokens
