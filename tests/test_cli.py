@@ -430,6 +430,30 @@ def test_unknown_flags_and_commands_are_usage_errors(run: Run) -> None:
     assert run("nonsense")[0] == 2
 
 
+def test_an_interrupted_bench_prints_and_writes_what_is_finished(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from placer.solvers.bench import bench as bench_module
+
+    solve, solved = bench_module.run_solver, []
+
+    def second_is_interrupted(*arguments: Any) -> Any:
+        if solved:
+            raise KeyboardInterrupt
+        solved.append(arguments)
+        return solve(*arguments)
+
+    monkeypatch.setattr(bench_module, "run_solver", second_is_interrupted)
+    csv = tmp_path / "rows.csv"
+    code, _, err = run("bench", "--family", "cpu-bound,jumps", "--size", "3x16x2", "--csv", csv)
+    assert code == 130
+    assert "interrupted after 1 of 2 instances" in err
+    header, *rows = csv.read_text().splitlines()
+    assert len(rows) == 1
+    # A sort is proven to the rivals' own tolerance, and said to be optimal.
+    assert dict(zip(header.split(","), rows[0].split(","), strict=True))["status"] == "optimal"
+
+
 def test_an_interrupt_exits_130(job: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt

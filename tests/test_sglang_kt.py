@@ -137,6 +137,18 @@ def test_limits_of_layers_hold_at_another_ratio(tmp_path: Path) -> None:
     assert "limits of every layer hold" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_pinned_layers_are_exempt_from_the_limits_of_others(tmp_path: Path) -> None:
+    document = plan(
+        hot={1: [2], 2: [], 3: [1, 3, 0, 2]},
+        pinned={"3": "all", "2": "none"},
+        hot_per_layer={"min": 1, "max": 3},
+    )
+    export_sglang_kt(document, tmp_path / "out", config=CONFIG)
+    counts = read_logical_count(tmp_path / "out" / "init_expert_location.pt")
+    for number, sizes in ((5, [1, 0, 4]), (7, [3, 0, 4])):
+        assert select_hot(counts, kt_layout(CONFIG), (number + 0.5) / 12)[1:].sum(axis=1).tolist() == sizes
+
+
 @pytest.mark.parametrize("hot", [{}, {layer: [3, 1, 0, 2] for layer in (1, 2, 3)}])
 def test_no_expert_and_every_expert_can_be_exported(tmp_path: Path, hot: dict[int, list[int]]) -> None:
     export_sglang_kt(plan(hot=hot), tmp_path / "out", config=CONFIG)
