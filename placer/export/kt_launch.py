@@ -6,7 +6,7 @@ from typing import Any
 
 from placer.export.flag import Flag, command_line
 from placer.export.kt_selection import RUNTIME, unwrapped
-from placer.export.script import filled
+from placer.export.script import KT_PATHS, filled
 
 CHECKED_FIELDS = (
     "num_hidden_layers",
@@ -37,12 +37,7 @@ _SCRIPT = r"""#!/usr/bin/env bash
 # MODEL_PATH is the block-FP8 checkpoint, KT_WEIGHT_PATH holds all experts for the @METHOD@ CPU kernel.
 set -euo pipefail
 
-DEFAULT_MODEL_PATH=@MODEL_PATH@
-DEFAULT_KT_WEIGHT_PATH=@KT_WEIGHT_PATH@
-MODEL_PATH="${MODEL_PATH:-$DEFAULT_MODEL_PATH}"
-KT_WEIGHT_PATH="${KT_WEIGHT_PATH:-$DEFAULT_KT_WEIGHT_PATH}"
-PYTHON="${PYTHON:-python}"
-HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+@PATHS@HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 @RECORDING@
 refuse() { printf 'launch.sh: %s\n' "$1" >&2; exit 2; }
 
@@ -140,6 +135,7 @@ def render_launch(
     """
     values = {
         "RUNTIME": RUNTIME,
+        "PATHS": KT_PATHS,
         "VERSION": RUNTIME.rpartition(" ")[2],
         "METHOD": cpu_method,
         "COUNTS": counts_file,

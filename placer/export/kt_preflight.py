@@ -3,7 +3,7 @@
 import shlex
 
 from placer.export.kt_selection import RUNTIME
-from placer.export.script import filled
+from placer.export.script import KT_PATHS, filled
 
 _SCRIPT = r"""#!/usr/bin/env bash
 # Is this machine ready to start @RUNTIME@ with the placement in this folder?
@@ -14,12 +14,7 @@ _SCRIPT = r"""#!/usr/bin/env bash
 # Exit code 0: nothing failed. 3: the plan does not fit this machine. 4: a component is missing.
 set -euo pipefail
 
-DEFAULT_MODEL_PATH=@MODEL_PATH@
-DEFAULT_KT_WEIGHT_PATH=@KT_WEIGHT_PATH@
-MODEL_PATH="${MODEL_PATH:-$DEFAULT_MODEL_PATH}"
-KT_WEIGHT_PATH="${KT_WEIGHT_PATH:-$DEFAULT_KT_WEIGHT_PATH}"
-PYTHON="${PYTHON:-python}"
-PLACER="${PLACER:-placer}"
+@PATHS@PLACER="${PLACER:-placer}"
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 if ! command -v "$PLACER" > /dev/null; then
@@ -39,6 +34,7 @@ def render_preflight(*, model_path: str | None, kt_weight_path: str | None) -> s
         _SCRIPT,
         {
             "RUNTIME": RUNTIME,
+            "PATHS": KT_PATHS,
             "MODEL_PATH": shlex.quote(model_path or ""),
             "KT_WEIGHT_PATH": shlex.quote(kt_weight_path or ""),
         },

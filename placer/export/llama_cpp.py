@@ -1,6 +1,5 @@
 """Export to llama.cpp and ik_llama.cpp: the layers whose experts stay on the CPU, as one tensor override."""
 
-import os
 import shlex
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from placer.export.gguf_experts import expert_layer_bytes
 from placer.export.layer_choice import LayerChoice, best_layers, room_bytes
 from placer.export.readme import one_line
 from placer.export.result import ExportResult
+from placer.export.script import filled, launch_line
 from placer.placement import PlacementDocument
 from placer.units import gib
 
@@ -60,16 +60,13 @@ def export_llama_cpp(
     cold = tuple(layer for layer in placement.model.layers if layer not in choice.hot_layers)
     flags = llama_flags(placement, cold)
     notes = _notes(placement, choice, cold, layer_bytes, known=known)
-    script = _LAUNCH.replace("@FLAGS@", shlex.join(flags)).replace(
-        "@MODEL_PATH@", shlex.quote(model_path or "")
-    )
+    script = filled(_LAUNCH, {"FLAGS": shlex.join(flags), "MODEL_PATH": shlex.quote(model_path or "")})
     files = [
         ExportFile("README.md", _readme(placement, choice, flags, notes).encode()),
         ExportFile("launch.sh", script.encode(), executable=True),
     ]
     write_folder(out_dir, files, check=lambda _staged: None)
-    launch = shlex.quote(os.path.join(".", out_dir, "launch.sh"))
-    line = launch if model_path else f"MODEL_PATH=FILE.gguf {launch}"
+    line = launch_line(out_dir, {"MODEL_PATH=FILE.gguf": model_path})
     return ExportResult(LLAMA_CPP, Path(out_dir), tuple(file.name for file in files), line, notes)
 
 

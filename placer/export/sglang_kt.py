@@ -2,8 +2,6 @@
 
 import hashlib
 import io
-import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from placer.export.kt_selection import (
 )
 from placer.export.kt_warnings import warnings
 from placer.export.result import ExportResult
+from placer.export.script import launch_line
 from placer.placement import PlacementDocument
 from placer.solvers.problem import Mask
 
@@ -136,14 +135,8 @@ def export_sglang_kt(
         check=lambda staged: check_reads_back(staged, placement, config),
         stale=() if recordable else ("record.sh",),
     )
-    launch_line = " ".join(
-        [
-            *(() if model_path else ("MODEL_PATH=DIR",)),
-            *(() if kt_weight_path else ("KT_WEIGHT_PATH=PATH",)),
-            shlex.quote(os.path.join(".", out_dir, "launch.sh")),
-        ]
-    )
-    return ExportResult(RUNTIME, Path(out_dir), tuple(file.name for file in files), launch_line, notes)
+    line = launch_line(out_dir, {"MODEL_PATH=DIR": model_path, "KT_WEIGHT_PATH=PATH": kt_weight_path})
+    return ExportResult(RUNTIME, Path(out_dir), tuple(file.name for file in files), line, notes)
 
 
 def check_reads_back(folder: Path, placement: PlacementDocument, config: Mapping[str, Any]) -> None:

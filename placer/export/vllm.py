@@ -1,6 +1,5 @@
 """Export to stock vLLM: a YAML of flags that keeps the plan's KV pool exactly and offloads whole layers."""
 
-import os
 import shlex
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from placer.export.flag import Flag, yaml_lines
 from placer.export.folder import ExportFile, write_folder
 from placer.export.readme import flag_table, one_line
 from placer.export.result import ExportResult
+from placer.export.script import filled, launch_line
 from placer.export.vllm_flags import VLLM, Offload, layer_offload, vllm_flags, vllm_notes
 from placer.placement import PlacementDocument
 from placer.units import gib
@@ -51,13 +51,12 @@ def export_vllm(
         ExportFile("README.md", _readme(placement, offload, flags, notes).encode()),
         ExportFile(
             "launch.sh",
-            _LAUNCH.replace("@MODEL_PATH@", shlex.quote(model_path or "")).encode(),
+            filled(_LAUNCH, {"MODEL_PATH": shlex.quote(model_path or "")}).encode(),
             executable=True,
         ),
     ]
     write_folder(out_dir, files, check=lambda _staged: None)
-    launch = shlex.quote(os.path.join(".", out_dir, "launch.sh"))
-    line = launch if model_path else f"MODEL_PATH=DIR {launch}"
+    line = launch_line(out_dir, {"MODEL_PATH=DIR": model_path})
     return ExportResult(VLLM, Path(out_dir), tuple(file.name for file in files), line, notes)
 
 

@@ -1,6 +1,5 @@
 """Export to vLLM with placer's plugin, which honours the plan expert by expert (placer/runtime/vllm/README.md)."""
 
-import os
 import shlex
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from placer.export.flag import Flag, yaml_lines
 from placer.export.folder import ExportFile, write_folder
 from placer.export.readme import flag_table, one_line
 from placer.export.result import ExportResult
+from placer.export.script import filled, launch_line
 from placer.export.vllm_flags import serving_flags
 from placer.placement import PlacementDocument
 from placer.runtime.load import PlacementError, load
@@ -74,11 +74,14 @@ def export_vllm_plugin(
     """
     _check(placement)
     flags, notes = serving_flags(placement), _notes(placement)
-    launch = (
-        _LAUNCH.replace("@VLLM@", MINOR)
-        .replace("@COLD@", COLD_PATHS[placement.cpu_method])
-        .replace("@THREADS@", str(placement.kt.threads if placement.kt else 1))
-        .replace("@MODEL_PATH@", shlex.quote(model_path or ""))
+    launch = filled(
+        _LAUNCH,
+        {
+            "VLLM": MINOR,
+            "COLD": COLD_PATHS[placement.cpu_method],
+            "THREADS": str(placement.kt.threads if placement.kt else 1),
+            "MODEL_PATH": shlex.quote(model_path or ""),
+        },
     )
     head = f"# Flags of vLLM {MINOR} that the placement depends on; README.md says what each one does."
     files = [
@@ -88,8 +91,7 @@ def export_vllm_plugin(
         ExportFile("launch.sh", launch.encode(), executable=True),
     ]
     write_folder(out_dir, files, check=lambda staged: _check_reads_back(staged, placement))
-    script = shlex.quote(os.path.join(".", out_dir, "launch.sh"))
-    line = script if model_path else f"MODEL_PATH=DIR {script}"
+    line = launch_line(out_dir, {"MODEL_PATH=DIR": model_path})
     return ExportResult(RUNTIME, Path(out_dir), tuple(file.name for file in files), line, notes)
 
 

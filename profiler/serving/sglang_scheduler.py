@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from placer.profiler.serving.decoding import decode, undisturbed_steps
 from placer.profiler.serving.page import pages, steps_that_fit
 from placer.profiler.serving.played import Played
 from placer.profiler.serving.server import Server
@@ -135,30 +134,20 @@ class SglangScheduler:
 
     def _decode(self) -> None:
         """Decode until a request ends, one arrives that could start, or the pool is full."""
-        played, page = self._played, self._server.page_tokens
-        held = played.held[self._running]
-        left = played.output[self._running] - played.produced[self._running]
-        steps = steps_that_fit(held, int(left.min()), self._capacity, page)
+        played, server = self._played, self._server
+        steps = undisturbed_steps(played, self._running, server)
         if not steps:
             self._retract()
             self._decode()
             return
         if played.waiting and not self._full:
             steps = 1
-        requests, before = len(self._running), int(held.sum())
-        step_us = self._times.decode_us(requests, before, steps)
-        if requests < self._server.max_running:
-            ends = played.now_us + np.cumsum(step_us)
-            steps = min(steps, int(np.searchsorted(ends, played.next_arrival_us)) + 1)
-            step_us = step_us[:steps]
+        going, steps = decode(played, self._running, steps, server, self._times)
         self._ratio = max(
             LEAST_NEW_TOKEN_RATIO,
             self._ratio - steps * (NEW_TOKEN_RATIO - LEAST_NEW_TOKEN_RATIO) / RATIO_DECAY_STEPS,
         )
-        played.decoded(step_us, requests, before)
-        played.held[self._running] += steps
-        going = [request for request in self._running if not played.emit(request, steps)]
-        if len(going) < requests:
+        if len(going) < len(self._running):
             self._full = False
         self._running = going
 

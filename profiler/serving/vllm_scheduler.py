@@ -1,8 +1,7 @@
 """vLLM's scheduler: mixed steps under a token budget, preemption of the newest request when the KV pool is full."""
 
-import numpy as np
-
-from placer.profiler.serving.page import pages, steps_that_fit
+from placer.profiler.serving.decoding import decode, undisturbed_steps
+from placer.profiler.serving.page import pages
 from placer.profiler.serving.played import Played
 from placer.profiler.serving.server import Server
 from placer.profiler.serving.step_time import StepTimes
@@ -23,7 +22,7 @@ class VllmScheduler:
         """One mixed step, or decode steps until something can change."""
         steps = self._undisturbed_steps()
         if steps:
-            self._decode(steps)
+            self._running, _ = decode(self._played, self._running, steps, self._server, self._times)
             return
         scheduled = self._schedule()
         if scheduled:
@@ -54,20 +53,7 @@ class VllmScheduler:
             budget = server.chunk_tokens - len(self._running)
             if budget > 0 and self._fits(head, played.missing(head), self._free_pages()):
                 return 0
-        left = played.output[self._running] - played.produced[self._running]
-        return steps_that_fit(played.held[self._running], int(left.min()), self._capacity, server.page_tokens)
-
-    def _decode(self, steps: int) -> None:
-        played = self._played
-        requests, before = len(self._running), int(played.held[self._running].sum())
-        step_us = self._times.decode_us(requests, before, steps)
-        if requests < self._server.max_running:
-            ends = played.now_us + np.cumsum(step_us)
-            steps = min(steps, int(np.searchsorted(ends, played.next_arrival_us)) + 1)
-            step_us = step_us[:steps]
-        played.decoded(step_us, requests, before)
-        played.held[self._running] += steps
-        self._running = [request for request in self._running if not played.emit(request, steps)]
+        return undisturbed_steps(played, self._running, server)
 
     def _schedule(self) -> dict[int, int]:
         """Tokens of the next step by request: running ones first, then waiting ones while budget and pages last."""
