@@ -79,7 +79,7 @@ def test_an_interrupted_recording_says_how_to_go_on_and_goes_on(
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("placer.cli._Bar.__call__", stop)
+            patch.setattr("placer.cli.progress.ProgressBar.__call__", stop)
             code, err = run(*arguments, "--concurrency", 1)
         assert code == 130
         assert "interrupted: " in err

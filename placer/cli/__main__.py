@@ -1,0 +1,5 @@
+"""`python -m placer.cli`."""
+
+from placer.cli.entry import main
+
+main()

@@ -1,0 +1,63 @@
+"""The entry point: signals, exit codes, and every error as one line and what to do."""
+
+import os
+import signal
+import sys
+from typing import Any
+
+import typer
+
+from placer.cli.application import app
+from placer.cli.argument import check_nothing_empty
+from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
+from placer.cli.terminal import fail, say
+from placer.errors import BadInputError, PlacerError
+
+# Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
+_UsageError: Any = typer.BadParameter.__mro__[2]
+_NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsHelpError", ())
+
+
+def main() -> None:
+    """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
+    _interrupted.clear()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Under nohup a command outlives its terminal.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    # Python leaves a closed standard stream as None.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    try:
+        check_nothing_empty(sys.argv[1:])
+        code = app(prog_name="placer", standalone_mode=False)
+        if code == INTERRUPTED:
+            # Typer turns Ctrl-C into this code by itself.
+            raise KeyboardInterrupt
+        # A full or closed stdout shows only when it is flushed.
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except MemoryError:
+        say("error: there is not enough memory for this")
+        say("  do: ask for less (fewer requests, tokens or windows), or use a machine with more memory")
+        sys.exit(2)
+    except OSError as error:
+        # Whatever the operating system refuses: names too long, a full stdout, a vanished folder.
+        say(f"error: {error.strerror or error}" + (f": {str(error.filename)[:80]}" if error.filename else ""))
+        say("  do: check the paths and the free space", indent="    ")
+        # What could not be written must not be tried again while the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+    except _UsageError as error:
+        path = error.ctx.command_path if getattr(error, "ctx", None) else "placer"
+        if isinstance(error, _NoArgumentsError):
+            sys.stderr.write(error.format_message() + "\n")
+        else:
+            fail(BadInputError(error.format_message(), f"see '{path} --help'"))
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        say("interrupted: no result was written")
+        sys.exit(INTERRUPTED)
+    except PlacerError as error:
+        fail(error)
+        sys.exit(error.exit_code)

@@ -1,0 +1,81 @@
+"""`placer export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placer.answer.console import command_line
+from placer.cli.application import app
+from placer.cli.option import JsonOption
+from placer.cli.terminal import print_json, say, show
+from placer.errors import BadInputError
+
+DIFFERS = 1
+"""Exit code of `export --check-log` and `--check-dump` when the server does not run the plan."""
+
+
+@app.command()
+def export(
+    placement: Annotated[Path, typer.Argument(help="placement.json")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
+    runtime: Annotated[
+        str, typer.Option("--runtime", help="sglang-kt, vllm, vllm-plugin or llama.cpp.")
+    ] = "sglang-kt",
+    model_path: Annotated[
+        str | None,
+        typer.Option(
+            "--model-path",
+            help="Checkpoint on the server: block-FP8 for sglang-kt, a GGUF file for llama.cpp.",
+        ),
+    ] = None,
+    kt_weight_path: Annotated[
+        str | None, typer.Option("--kt-weight-path", help="INT4 expert weights on the server.")
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Start the server with the recorder on.")] = False,
+    check_log: Annotated[
+        Path | None, typer.Option("--check-log", help="Server log: does it run the plan? Writes nothing.")
+    ] = None,
+    check_dump: Annotated[
+        Path | None,
+        typer.Option("--check-dump", help="gpu_expert_distribution_*.pt: is the mask the plan's, exactly?"),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write exactly what the serving runtime consumes, read back through its own selection rule.
+
+    With --check-log or --check-dump: compare what a server runs with the plan. Exit code 1: it differs.
+    """
+    from placer.answer.applied import applied_answer
+    from placer.export.runtimes import check_applied, export_placement
+
+    if check_log is not None or check_dump is not None:
+        if output is not None:
+            raise BadInputError("-o and a check were both given", "export and check one after the other")
+        checks = check_applied(placement, runtime=runtime, log=check_log, dump=check_dump)
+        same = all(check.same for check in checks)
+        if json_output:
+            print_json({"same": same, "checks": [check.document() for check in checks]})
+        else:
+            for check in checks:
+                show(applied_answer(check))
+        if not same:
+            raise typer.Exit(DIFFERS)
+        return
+    if output is None:
+        raise BadInputError("export needs a folder to write", "add -o DIR")
+    result = export_placement(
+        placement,
+        output,
+        runtime=runtime,
+        model_path=model_path,
+        kt_weight_path=kt_weight_path,
+        record=record,
+    )
+    if json_output:
+        print_json(result.document())
+        return
+    for note in result.notes:
+        say(f"note: {note}")
+    say(f"{output}: {', '.join(result.files)}")
+    show(command_line("launch:", result.launch_line))

@@ -1,0 +1,30 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
+TpOption = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
+ProveOption = Annotated[
+    bool, typer.Option("--prove", help="Go on to the time limit where the gap is still open.")
+]
+GpuFreeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-free", help="Free per GPU once the process group is up, as the server logs it: 77GiB."
+    ),
+]
+SpeculativeOption = Annotated[
+    bool, typer.Option("--speculative", help="Keep room for the MTP layer, all its experts on the GPU.")
+]
+HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
+MixOption = Annotated[
+    str | None, typer.Option("--mix", help="Share of the tokens of each domain: code=0.7,chat=0.3.")
+]
+PrefillFromOption = Annotated[
+    str, typer.Option("--prefill-from", help="decode: decode tokens stand in for missing prompts; none.")
+]

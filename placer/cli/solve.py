@@ -1,0 +1,169 @@
+"""`placer solve`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placer.cli.application import app
+from placer.cli.argument import check_budget, choice, count_or_auto, pins_of, prefill_side, solver_seconds
+from placer.cli.interruption import stop_if_interrupted
+from placer.cli.option import (
+    GpuFreeOption,
+    HostMemoryOption,
+    JsonOption,
+    MixOption,
+    ModelOption,
+    PrefillFromOption,
+    ProveOption,
+    SeedOption,
+    SpeculativeOption,
+    TpOption,
+)
+from placer.cli.progress import ProgressBar
+from placer.cli.terminal import print_json, show
+from placer.output import checked_output
+
+
+@app.command()
+def solve(
+    model: ModelOption,
+    trace: Annotated[str, typer.Option("--trace", help="Trace file, or none to plan before any exists.")],
+    profile: Annotated[Path, typer.Option("--profile", help="Profile of `placer profile`.")],
+    hbm_budget: Annotated[str, typer.Option("--hbm-budget", help="Per GPU: 72GiB, 80GB or 75%.")] = "100%",
+    tp: TpOption = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Clients.")] = 16,
+    max_running: Annotated[str, typer.Option("--max-running", help="Running requests, or auto.")] = "auto",
+    min_kv_tokens: Annotated[int, typer.Option("--min-kv-tokens", help="Least KV pool, tokens.")] = 0,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Mean prompt length.")] = 1024,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", help="Mean output length.")] = 512,
+    slo_tpot: Annotated[float | None, typer.Option("--slo-tpot", help="p95 target, ms.")] = None,
+    slo_ttft: Annotated[float | None, typer.Option("--slo-ttft", help="p95 target, ms.")] = None,
+    kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16, fp8 or auto.")] = "bf16",
+    solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
+    gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Solver seconds per level (30; 120 with --prove).")
+    ] = None,
+    prove: ProveOption = False,
+    prefill_from: PrefillFromOption = "decode",
+    chunk: Annotated[str, typer.Option("--chunk", help="Prefill chunk, tokens, or auto.")] = "auto",
+    min_hot: Annotated[
+        int, typer.Option("--min-hot", min=0, help="Hot experts per layer to leave room for, at least.")
+    ] = 0,
+    gpu_free: GpuFreeOption = None,
+    speculative: SpeculativeOption = False,
+    host_memory: HostMemoryOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", min=1, help="CPU threads of the server (default: the profile's)."),
+    ] = None,
+    cpu_method: Annotated[
+        str | None, typer.Option("--cpu-method", help="CPU method of the server (default: the profile's).")
+    ] = None,
+    force_profile: Annotated[
+        bool,
+        typer.Option(
+            "--force-profile",
+            help="Take a profile of other shapes, tp or threads, or of large error, all the same.",
+        ),
+    ] = False,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+    pin: Annotated[
+        list[str] | None, typer.Option("--pin", help="LAYER=all or LAYER=none: fix a layer; repeatable.")
+    ] = None,
+    min_hot_per_layer: Annotated[
+        int, typer.Option("--min-hot-per-layer", help="Hot experts that every layer must have.")
+    ] = 0,
+    max_hot_per_layer: Annotated[
+        int | None, typer.Option("--max-hot-per-layer", help="Hot experts that no layer may exceed.")
+    ] = None,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Show the best plan for every number of running requests.")
+    ] = False,
+    write_lp: Annotated[
+        Path | None, typer.Option("--write-lp", help="Write the chosen level as an integer program (LP).")
+    ] = None,
+    mix: MixOption = None,
+    robust: Annotated[
+        str | None,
+        typer.Option(
+            "--robust", help="Plan for the worst domain: by its time, or by regret (over its own plan)."
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
+        "placement.json"
+    ),
+) -> None:
+    """Decide hot experts and KV together, with a proven gap."""
+    from placer.answer.placement import placement_answer
+    from placer.hbm import given_loss_bytes
+    from placer.model.spec import read_model
+    from placer.placement import write_placement
+    from placer.planning import plan
+    from placer.profiler.profile import ProfileUse, read_profile
+    from placer.profiler.trace.file import read_trace
+    from placer.profiler.trace.mix import parse_mix
+    from placer.robust import Criterion
+    from placer.solve import SolveRequest
+    from placer.units import parse_size
+    from placer.workload import Workload
+
+    spec = read_model(model)
+    measured = read_profile(profile)
+    budget = parse_size(hbm_budget, whole_bytes=measured.gpu.usable_bytes, name="--hbm-budget")
+    cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
+    check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget, cure)
+    free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
+    checked_output(output, [Path(trace), profile])
+    if write_lp is not None:
+        checked_output(write_lp, [Path(trace), profile, output], "--write-lp")
+    request = SolveRequest(
+        workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
+        budget_bytes=budget,
+        tp=tp,
+        max_running=count_or_auto(max_running, "--max-running"),
+        min_kv_tokens=min_kv_tokens,
+        kv_dtypes=choice(
+            kv_dtype, {"bf16": ("bf16",), "fp8": ("fp8",), "auto": ("bf16", "fp8")}, "--kv-dtype"
+        ),
+        solver=choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
+        gap=gap,
+        time_limit_s=solver_seconds(time_limit, prove),
+        prove=prove,
+        seed=seed,
+        prefill_from=prefill_side(prefill_from),
+        chunk_tokens=count_or_auto(chunk, "--chunk"),
+        min_hot_per_layer=min_hot,
+        speculative=speculative,
+        loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
+        device_bytes=measured.gpu.usable_bytes,
+        pins=pins_of(pin or []),
+        least_hot=min_hot_per_layer,
+        most_hot=max_hot_per_layer,
+        frontier=frontier,
+        lp_path=write_lp,
+        mix={} if mix is None else parse_mix(mix),
+        robust=None
+        if robust is None
+        else choice(robust, {each.value: each for each in Criterion}, "--robust"),
+    )
+    memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
+    with ProgressBar() as bar:
+        document = plan(
+            spec,
+            None if trace == "none" else read_trace(Path(trace)),
+            measured,
+            request,
+            host_memory_bytes=memory,
+            use=ProfileUse(threads, cpu_method, force_profile),
+            progress=bar,
+        )
+    stop_if_interrupted()
+    write_placement(document, output)
+    if json_output:
+        print_json(json.loads(output.read_text(encoding="utf-8")))
+    else:
+        show(placement_answer(document, str(output)))
