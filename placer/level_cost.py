@@ -120,7 +120,8 @@ def step_costs(
 def step_load(kind: StepKind, tokens: int, settings: ServerSettings, workload: Workload) -> StepLoad:
     """What a step of ``tokens`` tokens holds.
 
-    A token of a prompt sees half of it on average, whatever the chunks: that is P/2.
+    A token of a prompt sees half of it on average, whatever the chunks: that is P/2; where the prefix cache holds
+    the first of its tokens, the others see those and half of the rest.
     """
     batch = {StepKind.DECODE: tokens, StepKind.PREFILL: 0}.get(kind, settings.max_running_requests)
     if batch > tokens:
@@ -129,7 +130,9 @@ def step_load(kind: StepKind, tokens: int, settings: ServerSettings, workload: W
         batch=batch,
         context_tokens=workload.mean_context_tokens,
         chunk_tokens=tokens - batch,
-        chunk_context_tokens=workload.prompt_tokens // 2,
+        chunk_context_tokens=workload.prompt_tokens
+        - workload.computed_prompt_tokens
+        + workload.computed_prompt_tokens // 2,
     )
 
 
@@ -138,7 +141,8 @@ class LevelCosts:
     """A level's decode steps and prefill chunks, weighted to microseconds per output token.
 
     A decode step yields one token of each running request, so it weighs 1 / (R · S_dec); a prompt of P
-    tokens is paid by O output tokens, so a chunk of C weighs P / (O · C · S_pre).
+    tokens, of which the prefix cache lacks P', is paid by O output tokens, so a chunk of C weighs
+    P' / (O · C · S_pre).
     """
 
     decode: StepCosts
@@ -167,7 +171,7 @@ def level_costs(
     if prefill is None:
         return LevelCosts(decode_costs, None, 0.0)
     prefill_costs = step_costs(model, cost, prefill, settings, workload, tp)
-    weight = workload.prompt_tokens / (workload.output_tokens * prefill_costs.tokens)
+    weight = workload.computed_prompt_tokens / (workload.output_tokens * prefill_costs.tokens)
     return LevelCosts(decode_costs, prefill_costs, weight)
 
 

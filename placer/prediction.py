@@ -7,11 +7,9 @@ from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings
 from placer.level_cost import LevelCosts
-from placer.profiler.serving.served import Served
 from placer.profiler.serving.server import Scheduler, Server
-from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.step_time import SampledStepTimes, StepSamples
-from placer.profiler.serving.traffic import closed_loop, fixed_lengths
+from placer.serving import serving_figures
 from placer.solvers.problem import Mask
 from placer.workload import Workload
 
@@ -60,17 +58,20 @@ def predict(
     """
     layers_us = costs.decode.layer_us(hot)
     step_us = costs.decode.base_us + layers_us.sum(axis=1)
-    served = _serve(costs, layers_us.sum(axis=1), hot, settings, workload, seed)
-    counted = slice(workload.concurrency, -workload.concurrency)
-    tpot, ttft = served.tpot_ms(counted), served.ttft_ms(counted)
+    figures = serving_figures(
+        level_times(costs, layers_us.sum(axis=1), hot, workload, seed),
+        level_server(settings, workload),
+        workload,
+        seed,
+    )
     prompts_known = costs.prefill is not None
     return Prediction(
         decode_step_ms=float(step_us.mean()) / 1e3,
-        tpot_ms_mean=tpot.mean,
-        tpot_ms_p95=tpot.p95,
-        ttft_ms_mean=ttft.mean if prompts_known else None,
-        ttft_ms_p95=ttft.p95 if prompts_known else None,
-        output_tokens_per_s=served.steady_output_tokens_per_s(workload.concurrency),
+        tpot_ms_mean=figures.tpot_ms.mean,
+        tpot_ms_p95=figures.tpot_ms.p95,
+        ttft_ms_mean=figures.ttft_ms.mean if prompts_known else None,
+        ttft_ms_p95=figures.ttft_ms.p95 if prompts_known else None,
+        output_tokens_per_s=figures.output_tokens_per_s,
         cold_share=cold_share,
         per_layer_ms=tuple((layers_us.mean(axis=0) / 1e3).tolist()),
         moe_step_us=float(layers_us.sum(axis=1).mean()),
@@ -78,22 +79,24 @@ def predict(
     )
 
 
-def _serve(
-    costs: LevelCosts,
-    layers_us: NDArray[np.float64],
-    hot: Mask,
-    settings: ServerSettings,
-    workload: Workload,
-    seed: int,
-) -> Served:
-    """A closed loop of the workload's clients on the level's steps; ``layers_us`` float [S] of its decode steps.
+def level_server(settings: ServerSettings, workload: Workload) -> Server:
+    """The SGLang server of a level; more requests than clients never run."""
+    running = settings.max_running_requests
+    return Server(
+        Scheduler.SGLANG,
+        max_running=running if workload.is_open_loop else min(workload.concurrency, running),
+        kv_tokens=settings.kv_tokens,
+        chunk_tokens=settings.chunk_tokens,
+    )
 
-    Each client's first request is cut to a random length, so that the clients are out of step from the start;
-    the first and the last request of each are for warming up and for running dry.
-    """
+
+def level_times(
+    costs: LevelCosts, layers_us: NDArray[np.float64], hot: Mask, workload: Workload, seed: int
+) -> SampledStepTimes:
+    """Times of the level's own sizes of steps; ``layers_us`` float [S] of its decode steps."""
     decode, prefill = costs.decode, costs.prefill
     held = decode.tokens * workload.mean_context_tokens
-    times = SampledStepTimes(
+    return SampledStepTimes(
         decode=(
             StepSamples(
                 decode.tokens, layers_us, decode.base_us - decode.kv_token_us * held, decode.kv_token_us
@@ -106,15 +109,3 @@ def _serve(
         ),
         seed=seed,
     )
-    clients = workload.concurrency
-    prompts, outputs = fixed_lengths(
-        2 * clients + max(64, 4 * clients), workload.prompt_tokens, workload.output_tokens
-    )
-    outputs[:clients] = np.random.default_rng(seed).integers(1, workload.output_tokens, size=clients)
-    server = Server(
-        Scheduler.SGLANG,
-        max_running=min(clients, settings.max_running_requests),
-        kv_tokens=settings.kv_tokens,
-        chunk_tokens=settings.chunk_tokens,
-    )
-    return simulate(closed_loop(clients, prompts, outputs), server, times)

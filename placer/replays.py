@@ -71,7 +71,7 @@ class Replays:
         self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int
     ) -> LevelCosts:
         """What the replayed steps cost at ``level``."""
-        chunk = min(level.settings.chunk_tokens, workload.prompt_tokens)
+        chunk = min(level.settings.chunk_tokens, workload.computed_prompt_tokens)
         return level_costs(
             model,
             cost,

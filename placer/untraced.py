@@ -86,7 +86,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
     found = []
     for level in grid:
         settings = level.settings
-        chunk = min(settings.chunk_tokens, workload.prompt_tokens)
+        chunk = min(settings.chunk_tokens, workload.computed_prompt_tokens)
         running = settings.max_running_requests
         costs = level_costs(
             model,

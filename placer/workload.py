@@ -1,25 +1,44 @@
-"""The traffic a plan is made for: clients, prompt and output lengths, latency targets."""
+"""The traffic a plan is made for: who sends requests and when, their lengths, latency targets."""
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from placer.errors import BadInputError
 
 MOST_CLIENTS = 10_000
 """Clients that a closed loop is simulated for."""
+MOST_ARRIVALS = 10_000
+"""Arrival times that one simulation plays."""
+MOST_VARIATION = 4.0
+MOST_RATE = 1e6
+LONGEST_QUANTILE = 3.09
+"""Standard deviations (of the logarithm) at which varying lengths are cut: one request in a thousand is longer."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Closed-loop traffic: ``concurrency`` clients, each sending its next request when the last one ends.
+    """Traffic: a closed loop of clients, or an open loop of requests that arrive by themselves.
 
     Attributes
     ----------
     prompt_tokens, output_tokens
         Mean lengths P and O of a request.
     concurrency
-        Clients; the server may run fewer requests at a time and let the rest queue.
+        Clients of a closed loop, each sending its next request when the last one ends; the server may run fewer
+        requests at a time and let the rest queue. In an open loop, the most requests to run at a time.
     slo_tpot_ms, slo_ttft_ms
         Targets on the 95th percentile over requests, or None.
+    rate_per_s
+        Requests per second of an open loop with Poisson arrivals, or None.
+    arrivals_s
+        Ascending times of an open loop, in seconds, or None.
+    length_variation
+        Coefficient of variation of both lengths (log-normal); 0 for equal requests.
+    request_lengths
+        Prompt and output tokens of each of ``arrivals_s``, or None where all are as the means and variation say.
+    prefix_hit
+        Share of the prompt tokens that the server finds in its prefix cache.
     """
 
     prompt_tokens: int
@@ -27,6 +46,11 @@ class Workload:
     concurrency: int
     slo_tpot_ms: float | None = None
     slo_ttft_ms: float | None = None
+    rate_per_s: float | None = None
+    arrivals_s: tuple[float, ...] | None = None
+    length_variation: float = 0.0
+    request_lengths: tuple[tuple[int, int], ...] | None = None
+    prefix_hit: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("prompt_tokens", "output_tokens", "concurrency"):
@@ -45,13 +69,79 @@ class Workload:
             if target is not None and not 0 < target < 1e9:
                 flag = "--" + name.replace("_ms", "").replace("_", "-")
                 raise BadInputError(f"{flag} is {target}", "give milliseconds above 0")
+        if not 0 <= self.length_variation <= MOST_VARIATION:
+            raise BadInputError(
+                f"--length-variation is {self.length_variation:g}",
+                f"give standard deviation over mean, between 0 and {MOST_VARIATION:g}",
+            )
+        if not 0 <= self.prefix_hit < 1:
+            raise BadInputError(
+                f"--prefix-hit is {self.prefix_hit:g}",
+                "give the share of prompt tokens found in the cache, from 0 to below 1",
+            )
+        self._check_arrivals()
+
+    def _check_arrivals(self) -> None:
+        if self.rate_per_s is not None and self.arrivals_s is not None:
+            raise BadInputError("--rate and --arrivals exclude each other", "give one of the two")
+        if self.rate_per_s is not None and not 0 < self.rate_per_s < MOST_RATE:
+            raise BadInputError(f"--rate is {self.rate_per_s:g}", "give requests per second above 0")
+        if self.arrivals_s is None:
+            if self.request_lengths is not None:
+                raise ValueError("request_lengths belong to arrivals_s")
+            return
+        if not 1 <= len(self.arrivals_s) <= MOST_ARRIVALS:
+            raise BadInputError(
+                f"--arrivals holds {len(self.arrivals_s):,} requests",
+                f"give between 1 and {MOST_ARRIVALS:,}: the part of the day that matters",
+            )
+        if not all(math.isfinite(time) for time in self.arrivals_s) or any(
+            after < before for before, after in pairwise(self.arrivals_s)
+        ):
+            raise BadInputError("--arrivals: times do not ascend", "sort the requests by arrival time")
+        if self.request_lengths is not None and len(self.request_lengths) != len(self.arrivals_s):
+            raise ValueError("request_lengths must be as many as arrivals_s")
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether requests arrive by themselves, however far behind the server is."""
+        return self.rate_per_s is not None or self.arrivals_s is not None
+
+    @property
+    def arrival_rate_per_s(self) -> float | None:
+        """Requests per second of an open loop; None in a closed one, and where all arrive at one moment."""
+        if self.arrivals_s is None:
+            return self.rate_per_s
+        span_s = self.arrivals_s[-1] - self.arrivals_s[0]
+        return (len(self.arrivals_s) - 1) / span_s if span_s else None
 
     @property
     def request_tokens(self) -> int:
-        """KV tokens that one request holds at its end."""
+        """KV tokens that a request of mean lengths holds at its end."""
         return self.prompt_tokens + self.output_tokens
 
     @property
     def mean_context_tokens(self) -> int:
         """Mean KV tokens of a request over its decode steps: P + O/2."""
         return self.prompt_tokens + self.output_tokens // 2
+
+    @property
+    def computed_prompt_tokens(self) -> int:
+        """Mean prompt tokens that are prefilled: those that the prefix cache lacks, at least one."""
+        return self.prompt_tokens - self.cached_tokens(self.prompt_tokens)
+
+    def cached_tokens(self, prompt_tokens: int) -> int:
+        """Tokens of a prompt that the prefix cache holds; the last one is always computed."""
+        return min(int(self.prefix_hit * prompt_tokens), prompt_tokens - 1)
+
+    @property
+    def longest_request_tokens(self) -> int:
+        """KV tokens that the longest request holds at its end: each length is cut at `LONGEST_QUANTILE`."""
+        if self.request_lengths is not None:
+            return max(prompt + output for prompt, output in self.request_lengths)
+        return self.longest(self.prompt_tokens) + self.longest(self.output_tokens)
+
+    def longest(self, mean_tokens: int) -> int:
+        """Tokens at which log-normal lengths of this mean are cut."""
+        sigma = math.sqrt(math.log1p(self.length_variation**2))
+        return max(mean_tokens, round(mean_tokens * math.exp(LONGEST_QUANTILE * sigma - sigma**2 / 2)))

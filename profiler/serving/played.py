@@ -19,6 +19,10 @@ class Played:
         float64 [N]; NaN before it happened. ``admitted_us`` is of the first admission.
     prompt, output
         int64 [N], tokens asked for.
+    cached
+        int64 [N], prompt tokens that the prefix cache holds. A request that starts takes a copy of its own of their
+        KV, as if nobody shared it; one that was retracted computes them again, since a full pool has dropped
+        what nobody held.
     held
         int64 [N], tokens whose KV is in the pool.
     produced
@@ -44,6 +48,9 @@ class Played:
         self.now_us = 0.0
         self.prompt: NDArray[np.int64] = traffic.prompt_tokens
         self.output: NDArray[np.int64] = traffic.output_tokens
+        self.cached: NDArray[np.int64] = (
+            np.zeros(N, dtype=np.int64) if traffic.cached_tokens is None else traffic.cached_tokens
+        )
         self.held = np.zeros(N, dtype=np.int64)
         self.produced = np.zeros(N, dtype=np.int64)
         self.retractions = np.zeros(N, dtype=np.int64)
@@ -81,9 +88,14 @@ class Played:
         """Nothing runs: the clock goes on to the next arrival."""
         self.now_us = self.next_arrival_us
 
+    def found(self, request: int) -> int:
+        """Tokens of a waiting ``request`` that the prefix cache holds."""
+        return 0 if self.retractions[request] else int(self.cached[request])
+
     def admit(self) -> int:
-        """The head of the queue starts; returns it."""
+        """The head of the queue starts with what the prefix cache holds of it; returns it."""
         request = self.waiting.popleft()
+        self.held[request] = self.found(request)
         if np.isnan(self.admitted_us[request]):
             self.admitted_us[request] = self.now_us
         return request

@@ -81,10 +81,19 @@ class Served:
 
         A run's start and end, when the server is not full, are left out.
         """
+        steady, steady_us = self._steady(skipped)
+        return int(self.output_tokens[steady].sum()) / steady_us * 1e6
+
+    def steady_requests_per_s(self, skipped: int) -> float:
+        """Requests that finish neither among the first nor the last ``skipped``, over the time in which they do."""
+        steady, steady_us = self._steady(skipped)
+        return steady.size / steady_us * 1e6
+
+    def _steady(self, skipped: int) -> tuple[NDArray[np.int64], float]:
+        """The requests (int64) between the first and the last ``skipped``, and the microseconds they finish in."""
         order = np.argsort(self.finish_us, kind="stable")
         first, last = order[skipped - 1], order[-skipped - 1]
-        tokens = int(self.output_tokens[order[skipped:-skipped]].sum())
-        return tokens / float(self.finish_us[last] - self.finish_us[first]) * 1e6
+        return order[skipped:-skipped], float(self.finish_us[last] - self.finish_us[first])
 
     def ttft_ms(self, counted: slice = EVERY) -> Spread:
         """From arrival to the first token, queueing included, over the ``counted`` requests."""
@@ -104,20 +113,24 @@ class Served:
         after = (self.finish_us - self.first_token_us)[counted][several]
         return spread(after / (self.output_tokens[counted][several] - 1) / 1e3)
 
-    def queue_ms(self) -> Spread:
-        """From arrival to a place on the server."""
-        return spread((self.admitted_us - self.arrival_us) / 1e3)
+    def queue_ms(self, counted: slice = EVERY) -> Spread:
+        """From arrival to a place on the server, over the ``counted`` requests."""
+        return spread(((self.admitted_us - self.arrival_us) / 1e3)[counted])
 
     def latency_ms(self) -> Spread:
         """From arrival to the last token."""
         return spread((self.finish_us - self.arrival_us) / 1e3)
 
-    def goodput_per_s(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> float:
-        """Requests per second that kept both targets (None: no target)."""
+    def kept(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> NDArray[np.bool_]:
+        """Which requests kept both targets (None: no target): bool [N]."""
         kept = np.ones(self.finish_us.size, dtype=bool)
         if ttft_ms is not None:
             kept &= (self.first_token_us - self.arrival_us) / 1e3 <= ttft_ms
         if tpot_ms is not None:
             after = (self.finish_us - self.first_token_us) / 1e3
             kept &= after <= tpot_ms * np.maximum(self.output_tokens - 1, 0)
-        return float(kept.sum()) / self.duration_us * 1e6
+        return kept
+
+    def goodput_per_s(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> float:
+        """Requests per second that kept both targets (None: no target)."""
+        return float(self.kept(ttft_ms=ttft_ms, tpot_ms=tpot_ms).sum()) / self.duration_us * 1e6

@@ -25,8 +25,8 @@ class _Admission:
 
 
 class SglangScheduler:
-    """Steps a server by the rules of sglang-kt 0.7.2 (managers/scheduler.py, schedule_policy.py), without priorities,
-    prefix cache or mixed chunks."""
+    """Steps a server by the rules of sglang-kt 0.7.2 (managers/scheduler.py, schedule_policy.py), without priorities or
+    mixed chunks."""
 
     def __init__(self, played: Played, server: Server, times: StepTimes) -> None:
         self._played = played
@@ -73,7 +73,7 @@ class SglangScheduler:
             return []
         promised = self._ratio * sum(self._to_come(request) for request in self._running)
         free = self._free_tokens()
-        spoken_for = 0
+        spoken_for = copied = 0
         chunk = server.chunk_tokens
         batch: list[_Admission] = []
         if self._chunked is not None:
@@ -92,10 +92,11 @@ class SglangScheduler:
                 self._full = True
                 break
             request = played.waiting[0]
-            asked = played.missing(request)
+            found = played.found(request)
+            asked = played.missing(request) - found
             # Alone it runs in any case: the runtime cuts its output to what the pool holds.
             alone = not batch and not self._running
-            needed = asked + self._to_come(request) + server.page_tokens
+            needed = found + asked + self._to_come(request) + server.page_tokens
             if not alone and needed >= free - promised - spoken_for:
                 self._full = True
                 break
@@ -106,8 +107,9 @@ class SglangScheduler:
             batch.append(_Admission(request, taken))
             chunk -= taken
             ends = taken == asked
-            spoken_for += taken + (self._charged(request) if ends else 0)
-            if free - promised - spoken_for <= 0 or free <= sum(part.tokens for part in batch):
+            copied += found
+            spoken_for += found + taken + (self._charged(request) if ends else 0)
+            if free - promised - spoken_for <= 0 or free <= copied + sum(part.tokens for part in batch):
                 self._full = True
             if not ends:
                 self._chunked = request

@@ -1,5 +1,6 @@
 """Traffic: the requests that a server is asked to serve, and when they arrive."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,16 @@ class Traffic:
         float64 [N], ascending, of an open loop; None in a closed loop.
     clients
         Clients of a closed loop, each sending its next request when its last one ends; 0 in an open loop.
+    cached_tokens
+        int64 [N], tokens of each prompt that the server finds in its prefix cache, fewer than the prompt; None
+        for no hits.
     """
 
     prompt_tokens: Tokens
     output_tokens: Tokens
     arrival_us: NDArray[np.float64] | None
     clients: int
+    cached_tokens: Tokens | None = None
 
     def __post_init__(self) -> None:
         if self.prompt_tokens.shape != self.output_tokens.shape or self.prompt_tokens.ndim != 1:
@@ -38,6 +43,13 @@ class Traffic:
             raise BadInputError(
                 "a request has no prompt or no output tokens", "give lengths of at least 1 token"
             )
+        cached = self.cached_tokens
+        if cached is not None and (
+            cached.shape != self.prompt_tokens.shape
+            or (cached < 0).any()
+            or (cached >= self.prompt_tokens).any()
+        ):
+            raise ValueError("cached_tokens must be [N], from 0 to less than the prompts")
         if (self.arrival_us is None) == (self.clients < 1):
             raise ValueError("traffic has either arrival times or clients")
         if self.arrival_us is not None and (
@@ -64,18 +76,26 @@ def fixed_lengths(requests: int, prompt_tokens: int, output_tokens: int) -> tupl
 
 
 def spread_lengths(
-    requests: int, prompt_tokens: int, output_tokens: int, *, variation: float, seed: int
+    requests: int,
+    prompt_tokens: int,
+    output_tokens: int,
+    *,
+    variation: float,
+    seed: int,
+    longest: Callable[[int], int] | None = None,
 ) -> tuple[Tokens, Tokens]:
     """Log-normal lengths with the given means and coefficient of variation: int64 [N] twice.
 
-    Log-normal with sigma² = ln(1 + variation²) and mu = ln(mean) - sigma²/2, so that the mean is kept.
+    Log-normal with sigma² = ln(1 + variation²) and mu = ln(mean) - sigma²/2, so that the mean is kept;
+    ``longest`` gives the most tokens by the mean.
     """
     random = np.random.default_rng(seed)
     sigma = np.sqrt(np.log1p(variation**2))
 
     def draw(mean: int) -> Tokens:
         drawn = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, size=requests)
-        return np.maximum(1, np.rint(drawn)).astype(np.int64)
+        most = np.inf if longest is None else longest(mean)
+        return np.clip(np.rint(drawn), 1, most).astype(np.int64)
 
     return draw(prompt_tokens), draw(output_tokens)
 
@@ -86,7 +106,9 @@ def closed_loop(clients: int, prompt_tokens: Tokens, output_tokens: Tokens) -> T
 
 
 def poisson(rate_per_s: float, prompt_tokens: Tokens, output_tokens: Tokens, *, seed: int) -> Traffic:
-    """An open loop: ``rate_per_s`` requests per second on average, at exponential distances.
+    """An open loop of Poisson arrivals: N requests at uniform times within N / ``rate_per_s`` seconds.
+
+    That is how Poisson arrivals lie once their number is known; so the mean rate is the one asked for.
 
     Raises
     ------
@@ -95,5 +117,6 @@ def poisson(rate_per_s: float, prompt_tokens: Tokens, output_tokens: Tokens, *, 
     """
     if not 0 < rate_per_s < float("inf"):
         raise BadInputError(f"the request rate is {rate_per_s}", "give requests per second above 0")
-    distance_us = np.random.default_rng(seed).exponential(1e6 / rate_per_s, size=prompt_tokens.size)
-    return Traffic(prompt_tokens, output_tokens, np.cumsum(distance_us), 0)
+    requests = prompt_tokens.size
+    times_us = np.random.default_rng(seed).uniform(0.0, requests / rate_per_s * 1e6, size=requests)
+    return Traffic(prompt_tokens, output_tokens, np.sort(times_us), 0)

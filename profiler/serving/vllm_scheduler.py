@@ -9,7 +9,7 @@ from placer.profiler.serving.step_time import StepTimes
 
 class VllmScheduler:
     """Steps a server by the rules of vLLM 0.32 (v1/core/sched/scheduler.py, first come first served), without
-    prefix cache or speculation."""
+    speculation."""
 
     def __init__(self, played: Played, server: Server, times: StepTimes) -> None:
         self._played = played
@@ -84,11 +84,12 @@ class VllmScheduler:
             # Admission asks for pages of the whole prompt (scheduler_reserve_full_isl), though chunks take them.
             if not self._fits(request, played.missing(request), free):
                 break
-            tokens = min(played.missing(request), budget)
+            found = played.found(request)
+            tokens = min(played.missing(request) - found, budget)
             self._running.append(played.admit())
             scheduled[request] = tokens
             budget -= tokens
-            free -= self._pages(tokens)
+            free -= self._pages(found + tokens)
         return scheduled
 
     def _grown(self, scheduled: dict[int, int]) -> int:

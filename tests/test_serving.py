@@ -1,0 +1,172 @@
+"""What clients see, on constant step times: prefill steps of 30 ms, decode steps of 10 ms."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placer.errors import BadInputError
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.simulation import simulate
+from placer.profiler.serving.step_time import ConstantStepTimes
+from placer.profiler.serving.traffic import Traffic, spread_lengths
+from placer.serving import serving_figures
+from placer.workload import Workload
+
+TIMES = ConstantStepTimes(decode_step_us=10_000, prefill_step_us=30_000)
+BOTH = pytest.mark.parametrize("scheduler", list(Scheduler))
+ONE = Workload(prompt_tokens=64, output_tokens=10, concurrency=1)
+"""A request of it takes 30 + 9 * 10 = 120 ms alone."""
+
+
+def server(scheduler: Scheduler = Scheduler.SGLANG, running: int = 1) -> Server:
+    return Server(scheduler, max_running=running, kv_tokens=10_000, chunk_tokens=512)
+
+
+@BOTH
+def test_one_client(scheduler: Scheduler) -> None:
+    figures = serving_figures(TIMES, server(scheduler), ONE, seed=0)
+    assert figures.ttft_ms.p99 == pytest.approx(30)
+    assert figures.tpot_ms.p99 == pytest.approx(10)
+    assert figures.queue_ms.p99 == 0
+    assert figures.requests_per_s == pytest.approx(1 / 0.120)
+    assert figures.output_tokens_per_s == pytest.approx(10 / 0.120)
+    assert figures.kv_peak_tokens == 64 + 9
+    assert figures.retractions == 0
+    assert figures.goodput_tokens_per_s is None
+    assert figures.capacity_per_s is None
+
+
+@BOTH
+def test_clients_beyond_the_slots_queue(scheduler: Scheduler) -> None:
+    figures = serving_figures(TIMES, server(scheduler), replace(ONE, concurrency=3), seed=0)
+    assert figures.requests_per_s == pytest.approx(1 / 0.120)
+    # Each waits for the two before it.
+    assert figures.queue_ms.p50 == pytest.approx(240)
+    assert figures.ttft_ms.p50 == pytest.approx(270)
+
+
+@pytest.mark.parametrize(
+    ("ttft_ms", "tpot_ms", "kept"),
+    [(31.0, None, 1.0), (None, 9.0, 0.0), (29.0, 11.0, 0.0), (31.0, 11.0, 1.0)],
+)
+def test_goodput_is_of_requests_that_keep_both_targets(
+    ttft_ms: float | None, tpot_ms: float | None, kept: float
+) -> None:
+    workload = replace(ONE, slo_ttft_ms=ttft_ms, slo_tpot_ms=tpot_ms)
+    figures = serving_figures(TIMES, server(), workload, seed=0)
+    assert figures.goodput_tokens_per_s == pytest.approx(kept * 10 / 0.120)
+
+
+def test_requests_that_never_meet_are_each_served_alone() -> None:
+    # One in a thousand seconds on average: hardly any two within 120 ms.
+    figures = serving_figures(TIMES, server(), replace(ONE, rate_per_s=1e-3), seed=0)
+    assert (figures.ttft_ms.p50, figures.ttft_ms.p99) == pytest.approx((30, 30))
+    assert figures.requests_per_s == 1e-3
+    assert figures.output_tokens_per_s == pytest.approx(1e-2)
+    assert figures.capacity_per_s == pytest.approx(1 / 0.120)
+    assert not figures.falls_behind
+
+
+def test_waiting_grows_with_the_load_as_queueing_theory_says() -> None:
+    # One slot and equal requests are an M/D/1 queue: at half the capacity the mean wait is half a service time.
+    figures = serving_figures(TIMES, server(), replace(ONE, rate_per_s=0.5 / 0.120, concurrency=1), seed=0)
+    assert figures.queue_ms.mean == pytest.approx(60, rel=0.35)
+
+
+def test_a_server_that_falls_behind_has_no_waiting_time() -> None:
+    workload = replace(ONE, rate_per_s=10.0, slo_ttft_ms=1e6)
+    figures = serving_figures(TIMES, server(), workload, seed=0)
+    assert figures.falls_behind
+    assert figures.capacity_per_s == pytest.approx(1 / 0.120)
+    assert figures.requests_per_s == pytest.approx(1 / 0.120)
+    assert math.isinf(figures.ttft_ms.p50)
+    assert math.isinf(figures.queue_ms.mean)
+    assert figures.tpot_ms.p95 == pytest.approx(10)
+    assert figures.goodput_tokens_per_s == 0
+
+
+def test_given_arrivals_are_all_counted() -> None:
+    # The second waits 120 - 50 ms, the third finds an empty server.
+    workload = replace(ONE, arrivals_s=(0.0, 0.05, 5.0))
+    figures = serving_figures(TIMES, server(), workload, seed=0)
+    assert figures.queue_ms.mean == pytest.approx(70 / 3)
+    assert figures.requests_per_s == pytest.approx(3 / 5.12)
+    assert not figures.falls_behind
+
+
+def test_given_arrivals_may_have_lengths_of_their_own() -> None:
+    workload = replace(ONE, arrivals_s=(0.0, 5.0), request_lengths=((64, 10), (1024, 3)))
+    figures = serving_figures(TIMES, server(), workload, seed=0)
+    # The second prompt takes two chunks of 512.
+    assert figures.ttft_ms.mean == pytest.approx((30 + 60) / 2)
+    assert figures.kv_peak_tokens == 1024 + 2
+    assert workload.longest_request_tokens == 1027
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("found", "chunks"),
+    [(0, 2), (511, 2), (512, 1), (1023, 1)],
+    ids=["none", "half", "a chunk", "all but one"],
+)
+def test_what_the_prefix_cache_holds_is_not_computed_but_takes_kv(
+    scheduler: Scheduler, found: int, chunks: int
+) -> None:
+    traffic = Traffic(np.array([1024]), np.array([2]), None, 1, cached_tokens=np.array([found]))
+    served = simulate(traffic, server(scheduler), TIMES)
+    assert served.ttft_ms().mean == pytest.approx(30 * chunks)
+    assert served.prefilled_tokens == 1024 - found
+    assert served.peak_kv_tokens == 1025
+
+
+@pytest.mark.parametrize(("share", "computed"), [(0.0, 1000), (0.5, 500), (0.999, 1), (0.9999, 1)])
+def test_the_last_prompt_token_is_always_computed(share: float, computed: int) -> None:
+    assert Workload(1000, 10, 1, prefix_hit=share).computed_prompt_tokens == computed
+
+
+def test_prefix_hits_of_a_workload() -> None:
+    # 600 of 1,200 tokens are left: two chunks in place of three.
+    workload = Workload(1200, 10, 1, prefix_hit=0.5)
+    assert serving_figures(TIMES, server(), workload, seed=0).ttft_ms.p50 == pytest.approx(60)
+
+
+@BOTH
+def test_a_retracted_request_computes_its_cached_prompt_again(scheduler: Scheduler) -> None:
+    lengths = np.full(3, 60), np.full(3, 60)
+    tight = Server(scheduler, max_running=8, kv_tokens=256, chunk_tokens=512, page_tokens=16)
+    cached = Traffic(*lengths, None, 3, cached_tokens=np.full(3, 50))
+    served = simulate(cached, tight, TIMES)
+    again = int(served.prompt_tokens[served.retractions > 0].sum())
+    assert served.prefilled_tokens >= 3 * 10 + again
+    assert served.peak_kv_tokens <= 256
+
+
+def test_lengths_keep_their_mean_and_are_cut_where_the_workload_says() -> None:
+    workload = Workload(500, 100, 4, length_variation=1.0)
+    prompts, outputs = spread_lengths(20_000, 500, 100, variation=1.0, seed=0, longest=workload.longest)
+    assert prompts.mean() == pytest.approx(500, rel=0.03)
+    assert outputs.std() / outputs.mean() == pytest.approx(1.0, rel=0.1)
+    assert int(prompts.max()) + int(outputs.max()) == workload.longest_request_tokens
+    assert Workload(500, 100, 4).longest_request_tokens == 600
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rate_per_s": 0.0}, "--rate is 0"),
+        ({"rate_per_s": math.nan}, "--rate is nan"),
+        ({"rate_per_s": 1.0, "arrivals_s": (0.0,)}, "exclude each other"),
+        ({"arrivals_s": ()}, "holds 0 requests"),
+        ({"arrivals_s": (1.0, 0.0)}, "do not ascend"),
+        ({"arrivals_s": (0.0, math.inf)}, "do not ascend"),
+        ({"length_variation": -0.1}, "--length-variation is -0.1"),
+        ({"length_variation": math.nan}, "--length-variation is nan"),
+        ({"prefix_hit": 1.0}, "--prefix-hit is 1"),
+        ({"prefix_hit": math.nan}, "--prefix-hit is nan"),
+    ],
+)
+def test_traffic_that_cannot_be_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        replace(ONE, **fields)
