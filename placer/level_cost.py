@@ -14,10 +14,11 @@ from placer.profiler.steps import StepKind, Steps
 from placer.solvers.problem import FixedCharge, Floats, Mask, PlacementProblem, charged
 from placer.workload import Workload
 
-COLD_FIXED_WHEN = FixedCharge.ANY_MEMBER
+COLD_FIXED_WHEN = FixedCharge.ANY_ACTIVE
 COLD_IDLE_RUNS = True
-"""sglang-kt 0.7.2 stages, submits and syncs the CPU side even when a layer is all hot (kt_ep_wrapper.apply): such
-a layer pays the transfers and a kernel call that finds every expert masked."""
+"""sglang-kt 0.7.2 stages, submits and syncs the CPU side in every layer-step (kt_ep_wrapper.apply). Where no cold
+expert has rows, whether the layer is all hot or its token went elsewhere, that costs the transfers and a kernel call
+that finds every slot masked."""
 HOT_FIXED_WHEN = FixedCharge.ANY_MEMBER
 """It skips the GPU part of a layer that holds no hot expert (the same function)."""
 
@@ -33,7 +34,7 @@ class StepCosts:
     hot_fixed_us, cold_fixed_us
         float64 [S], paid per layer.
     cold_idle_us
-        float64 [S], what the cold side of an all-hot layer takes.
+        float64 [S], what the cold side of a layer-step takes in which no cold expert has rows.
     heaviest_factor
         float64 [S], weight of the heaviest cold expert in the cost model's max-term (0: sum alone).
     base_us
@@ -190,6 +191,9 @@ def placement_problem(
 
     ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None. ``min_hot`` and ``max_hot``
     int [L] bound the hot experts of each layer.
+
+    The idle cost is paid in every layer-step, so it moves into the constant and off both sides:
+    max(h, i + c) = i + max(h - i, c) where c, the cold side beyond it, is never negative.
     """
     L, E = len(model.moe_layers), model.experts
     parts = [(costs.decode, 1.0 / costs.decode.tokens)]
@@ -201,12 +205,12 @@ def placement_problem(
     def stacked(field: str) -> NDArray[np.float64]:
         return np.concatenate([np.asarray(getattr(part, field), dtype=np.float64) for part, _ in parts])
 
+    idle_us = stacked("cold_idle_us")
     return PlacementProblem(
         hot_us=stacked("hot_us"),
         cold_us=stacked("cold_us"),
-        hot_fixed_us=np.repeat(stacked("hot_fixed_us")[:, None], L, axis=1),
-        cold_fixed_us=np.repeat(stacked("cold_fixed_us")[:, None], L, axis=1),
-        cold_idle_us=np.repeat(stacked("cold_idle_us")[:, None], L, axis=1),
+        hot_fixed_us=np.repeat((stacked("hot_fixed_us") - idle_us)[:, None], L, axis=1),
+        cold_fixed_us=np.repeat((stacked("cold_fixed_us") - idle_us)[:, None], L, axis=1),
         hot_fixed_when=HOT_FIXED_WHEN,
         cold_fixed_when=COLD_FIXED_WHEN,
         weight=weight,
@@ -215,7 +219,7 @@ def placement_problem(
         min_hot=np.zeros(L, dtype=np.int64) if min_hot is None else min_hot,
         max_hot=np.full(L, E, dtype=np.int64) if max_hot is None else max_hot,
         linear_us=np.zeros((L, E)) if linear_us is None else np.asarray(linear_us, dtype=np.float64),
-        constant_us=sum(part.base_us * share for part, share in parts),
+        constant_us=sum(part.base_us * share for part, share in parts) + L * float(weight @ idle_us),
         name=name,
         heaviest_factor=stacked("heaviest_factor"),
     )

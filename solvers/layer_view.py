@@ -66,7 +66,7 @@ class LayerView:
     def magnitude_us(self) -> Float64s:
         """Sum of every cost of a layer, the scale of its rounding error: float64 [L]."""
         sides = self.hot_us.sum(axis=(1, 2)) + self.cold_us.sum(axis=(1, 2))
-        fixed = self.hot_fixed_us.sum(axis=1) + self.cold_fixed_us.sum(axis=1)
+        fixed = np.abs(self.hot_fixed_us).sum(axis=1) + self.cold_fixed_us.sum(axis=1)
         return np.asarray(sides + fixed + np.abs(self.linear_us).sum(axis=1))
 
     def cost_us(self, hot: Mask) -> Float64s:

@@ -14,11 +14,11 @@ class FixedCharge(StrEnum):
     """When a side of a layer-step pays its fixed cost; a property of the runtime, kept as data."""
 
     ALWAYS = "always"
-    """Paid in every layer-step, whatever the placement (sglang-kt's CPU submit and sync)."""
+    """Paid in every layer-step, whatever the placement."""
     ANY_MEMBER = "any_member"
     """Paid when the side holds at least one expert of the layer (sglang-kt skips an empty GPU part)."""
     ANY_ACTIVE = "any_active"
-    """Paid when at least one expert of the side has rows in this layer-step."""
+    """Paid when at least one expert of the side has rows in this layer-step (kt-kernel's call of its threads)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class PlacementProblem:
     hot_us, cold_us
         float [S, L, E], microseconds an expert adds to its side; 0 where it has no rows, never negative.
     hot_fixed_us, cold_fixed_us
-        float [S, L], paid when the `FixedCharge` of the side says so.
+        float [S, L], paid when the `FixedCharge` of the side says so. ``hot_fixed_us`` may be negative unless it
+        is paid by ANY_ACTIVE: a cost that the cold side has in every layer-step is taken off both sides.
     weight
         float [S], non-negative; the objective is a weighted sum, so weights need not sum to one.
     expert_bytes

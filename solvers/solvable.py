@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from placer.solvers.problem import PlacementProblem
+from placer.solvers.problem import FixedCharge, PlacementProblem
 
 
 def can_be_feasible(problem: PlacementProblem) -> bool:
@@ -15,12 +15,15 @@ def can_be_feasible(problem: PlacementProblem) -> bool:
 
 
 def check_costs(problem: PlacementProblem) -> None:
-    """Raise ValueError when a cost, charge, weight or factor is negative or not finite."""
+    """Raise ValueError when a cost, charge, weight or factor is not finite, or below what `PlacementProblem` allows."""
+    signed = problem.hot_fixed_when is not FixedCharge.ANY_ACTIVE
     for name in ("hot_us", "cold_us", "hot_fixed_us", "cold_fixed_us", "weight", "heaviest_factor"):
         values = getattr(problem, name)
         if values is None:
             continue
-        if not np.all(np.isfinite(values)) or np.any(values < 0):
+        if not np.all(np.isfinite(values)) or (
+            np.any(values < 0) and not (signed and name == "hot_fixed_us")
+        ):
             raise ValueError(f"{name} holds negative or non-finite values")
     if not np.all(np.isfinite(problem.linear_us)):
         raise ValueError("linear_us holds non-finite values")

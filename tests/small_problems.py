@@ -56,15 +56,16 @@ def problems(draw: st.DrawFn) -> PlacementProblem:
     max_hot = random.integers(1, E + 1, size=L) if draw(st.booleans()) else np.full(L, E, dtype=np.int64)
     linear = random.uniform(-30, 30, size=(L, E)) if draw(st.booleans()) else np.zeros((L, E))
     charges = st.sampled_from(list(FixedCharge))
-    cold_when, cold_fixed = draw(charges), random.uniform(0, 80, size=(S, L))
+    hot_when, cold_when, cold_fixed = draw(charges), draw(charges), random.uniform(0, 80, size=(S, L))
+    least_fixed = -40.0 if hot_when is not FixedCharge.ANY_ACTIVE and draw(st.booleans()) else 0.0
     idles = draw(st.booleans()) and cold_when is not FixedCharge.ANY_ACTIVE
     return problem(
         np.where(active, random.uniform(1, 40, size=(S, L, E)), 0.0),
         np.where(active, random.uniform(10, 100, size=(S, L, E)), 0.0),
         int(random.integers(0, int(expert_bytes.sum()) * E + 1)),
-        hot_fixed_us=random.uniform(0, 50, size=(S, L)),
+        hot_fixed_us=random.uniform(least_fixed, 50, size=(S, L)),
         cold_fixed_us=cold_fixed,
-        hot_fixed_when=draw(charges),
+        hot_fixed_when=hot_when,
         cold_fixed_when=cold_when,
         cold_idle_us=cold_fixed * random.uniform(0, 1, size=(S, L)) if idles else None,
         weight=random.uniform(0.1, 1.0, size=S),

@@ -56,6 +56,11 @@ def test_an_all_hot_layer_pays_a_call_that_skips_every_expert(tmp_path: Path) ->
     # 6 + 1.5·2 for the kernel, 7 + 0.5·2 for the transfers; the fitted 20 are for calls with rows.
     assert made.side_us(hot_first(8))[1].tolist() == [[17.0] * 4]
     assert made.side_us(hot_first(4))[1].tolist() == [[20.0 + 8.0 + 120.0] * 4]
+    # Seven hot: no row of the step is cold, so the kernel finds every slot masked as well.
+    tail_cold = step_costs(
+        tiny_model(tmp_path), cost, steps([2, 1, 0, 0, 0, 0, 1, 0], 2), SETTINGS, WORKLOAD, 1
+    )
+    assert tail_cold.side_us(hot_first(7))[1].tolist() == [[17.0] * 4]
 
 
 def test_a_hot_expert_without_rows_still_starts_the_gpu_part(tmp_path: Path) -> None:
@@ -105,12 +110,32 @@ def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Pa
 
 
 @pytest.mark.parametrize("heaviest_factor", [0.0, 4.0])
-def test_the_problem_has_the_same_objective(tmp_path: Path, heaviest_factor: float) -> None:
+@pytest.mark.parametrize("idle_us", [None, 12.0])
+def test_the_problem_has_the_same_objective(
+    tmp_path: Path, heaviest_factor: float, idle_us: float | None
+) -> None:
     model, cost = tiny_model(tmp_path), tiny_cost(heaviest_factor=heaviest_factor)
+    (regime,) = cost.cold.regimes
+    cost = replace(cost, cold=replace(cost.cold, regimes=(replace(regime, idle_us=idle_us),)))
     made = level_costs(
         model,
         cost,
-        steps([1, 1, 0, 0, 0, 0, 0, 2], 2),
+        # The second layer's token stays among the first four experts, the fourth's among the others.
+        Steps(
+            np.array(
+                [
+                    [
+                        [1, 1, 0, 0, 0, 0, 0, 2],
+                        [2, 1, 1, 0, 0, 0, 0, 0],
+                        [0, 1, 0, 1, 0, 1, 0, 1],
+                        [0, 0, 0, 0, 0, 1, 1, 2],
+                    ]
+                ],
+                dtype=np.int32,
+            ),
+            np.array([2]),
+            StepKind.DECODE,
+        ),
         steps([4, 4, 4, 4, 4, 4, 4, 4], 16, StepKind.PREFILL),
         SETTINGS,
         WORKLOAD,

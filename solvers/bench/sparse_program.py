@@ -114,7 +114,7 @@ def _write_level(writer: "_Writer", problem: PlacementProblem, z: int, *, alone:
             constant = constant + charge
         else:
             payers = _payers(writer, x, z, us > 0, when, hot=hot)
-            paid = np.flatnonzero((payers >= 0) & (charge > 0))
+            paid = np.flatnonzero((payers >= 0) & (charge != 0))
             entries.append((paid, payers[paid], -charge[paid]))
         _write_rows(writer, entries, len(us), (z, -constant))
         if hot or problem.heaviest_factor is None:
@@ -129,7 +129,7 @@ def _write_level(writer: "_Writer", problem: PlacementProblem, z: int, *, alone:
         if when is FixedCharge.ALWAYS:
             weighted = weighted + charge[at]
         else:
-            paid = np.flatnonzero((payers[at] >= 0) & (charge[at] > 0))
+            paid = np.flatnonzero((payers[at] >= 0) & (charge[at] != 0))
             entries.append((paid, payers[at][paid], -charge[at][paid]))
         _write_rows(writer, entries, heavy.size, (z, -weighted))
     return x
