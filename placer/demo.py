@@ -22,7 +22,7 @@ from placer.profiler.profiling import ProfileRequest, profile_model
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.synth import synthesise
 from placer.profiler.trace.trace import Trace
-from placer.solve import SolveRequest
+from placer.solve_request import SolveRequest
 from placer.workload import Workload
 
 EXAMPLE = "qwen3-30b-a3b"

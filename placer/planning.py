@@ -26,7 +26,9 @@ from placer.profiler.profile import (
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 from placer.sampling_document import heldout_sampling, robust_section
-from placer.solve import Solved, SolveRequest, solve
+from placer.solve import solve
+from placer.solve_request import SolveRequest
+from placer.solved import Solved
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
 

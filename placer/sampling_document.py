@@ -5,7 +5,7 @@ from typing import Any
 
 from placer.robust import Robust
 from placer.sampling import decode_steps
-from placer.solve import Solved
+from placer.solved import Solved
 
 
 def heldout_sampling(solved: Solved, null_reasons: dict[str, str]) -> dict[str, Any]:

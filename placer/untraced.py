@@ -13,7 +13,8 @@ from placer.profiler.cost import CostModel
 from placer.profiler.replay import replay_decode, replay_prefill
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.sampling import decode_steps, prefill_steps
-from placer.solve import Solved, SolveRequest
+from placer.solve_request import SolveRequest
+from placer.solved import Solved
 from placer.solvers.problem import Mask
 from placer.targets import meets_targets, targets_missed
 from placer.whole_layers import whole_layers

@@ -1,6 +1,6 @@
 """Whether static placement is worth anything here, in one plain sentence."""
 
-from placer.solve import Solved
+from placer.solved import Solved
 
 _WORTH = 0.01
 """A gain below one percent of the decode step is said to be none."""

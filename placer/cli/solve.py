@@ -107,7 +107,7 @@ def solve(
     from placer.profiler.trace.file import read_trace
     from placer.profiler.trace.mix import parse_mix
     from placer.robust import Criterion
-    from placer.solve import SolveRequest
+    from placer.solve_request import SolveRequest
     from placer.units import parse_size
     from placer.workload import Workload
 

@@ -1,0 +1,42 @@
+"""Room for the experts that pins and limits keep hot: the levels that have it, and what would make it."""
+
+from placer.errors import InfeasibleError
+from placer.hbm import expert_share_bytes, repacking_bytes
+from placer.hot_bounds import MIN_FLAG, HotBounds
+from placer.level import Level
+from placer.model.spec import ModelSpec
+from placer.solve_request import SolveRequest
+
+
+def roomy_levels(
+    model: ModelSpec, grid: tuple[Level, ...], limits: HotBounds, request: SolveRequest
+) -> tuple[Level, ...]:
+    """The levels that have room for the experts that pins and limits keep hot."""
+    needed = int(limits.least.sum())
+    roomy = tuple(level for level in grid if level.room_experts >= needed)
+    if not roomy:
+        raise _no_room(model, max(grid, key=lambda level: level.room_experts), limits, request)
+    return roomy
+
+
+def _no_room(model: ModelSpec, level: Level, limits: HotBounds, request: SolveRequest) -> InfeasibleError:
+    """Says what keeps too many experts hot, and the smallest changes that would fit."""
+    pinned = model.experts * sum(limits.pins.values())
+    share = expert_share_bytes(model, request.tp)
+    room, needed = level.room_experts, int(limits.least.sum())
+    needed_bytes = needed * (share + repacking_bytes(model, share))
+    enough = request.budget_bytes + needed_bytes - level.ledger.unused_bytes
+    cures = []
+    by = ["--pin"] if pinned else []
+    if request.least_hot:
+        by.append(f"{MIN_FLAG} {request.least_hot}")
+        if room >= pinned:
+            most = (room - pinned) // (len(limits.least) - len(limits.pins))
+            cures.append(f"{MIN_FLAG} of at most {most}")
+    cures += ["pin fewer layers"] if pinned else []
+    cures.append(f"--hbm-budget of at least {enough}")
+    return InfeasibleError(
+        f"does not fit: {' and '.join(by)} keep{'s' if len(by) == 1 else ''} {needed:,} "
+        f"experts hot, the budget has room for {room:,}",
+        "any one of these fits: " + "; ".join(cures) if len(cures) > 1 else cures[0],
+    )
