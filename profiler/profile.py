@@ -17,6 +17,7 @@ from placer.profiler.calibration import Calibration
 from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.timing.kernel_profile import KernelProfile
+from placer.profiler.uncertainty import DATASHEET_GPU_BAND, DATASHEET_REASON, Uncertainty, error_band
 
 SCHEMA = "placer.profile/1"
 MOST_US = 1e9
@@ -164,6 +165,31 @@ class Profile:
     def host_memory_bytes(self) -> int:
         """RAM of the machine whose CPU was timed."""
         return self.cpu.machine.memory_bytes
+
+    @property
+    def uncertainty(self) -> Uncertainty:
+        """Bands around the parts of `cost_model`: of held-out calls where a side was timed, stated otherwise.
+
+        The rest of a layer is off by its worst part's mean error at sizes between those timed, taken twice.
+        """
+        cold = self.heldout_error.p90_error
+        kernel, base = self.gpu.kernel, self.gpu.base
+        hot = None if kernel is None else kernel.report.overall.p90_error
+        around = None if base is None else 2 * base.worst_mape
+        return Uncertainty(
+            cold=error_band(cold),
+            hot=DATASHEET_GPU_BAND if hot is None else error_band(hot),
+            base=DATASHEET_GPU_BAND if around is None else error_band(around),
+            reasons={
+                "cold": f"off by up to {cold:.1%} on nine in ten held-out calls",
+                "hot": DATASHEET_REASON
+                if hot is None
+                else f"off by up to {hot:.1%} on nine in ten held-out calls",
+                "base": DATASHEET_REASON
+                if around is None
+                else f"parts off by up to {around / 2:.1%} between the sizes timed, taken twice",
+            },
+        )
 
     @property
     def heldout_error(self) -> ErrorFigures:
