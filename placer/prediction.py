@@ -34,7 +34,10 @@ class Prediction:
     moe_step_us
         Mean time of all MoE layers in a decode step, base excluded.
     output_token_us
-        The solver's objective: microseconds per output token.
+        Microseconds per output token of all requests together, without queueing.
+    goodput_tokens_per_s
+        Output tokens per second of requests that keep every target; None without targets, or where a TTFT target
+        cannot be judged because prompts are not simulated.
     """
 
     decode_step_ms: float
@@ -47,6 +50,7 @@ class Prediction:
     per_layer_ms: tuple[float, ...]
     moe_step_us: float
     output_token_us: float
+    goodput_tokens_per_s: float | None = None
 
 
 def predict(
@@ -65,6 +69,7 @@ def predict(
         seed,
     )
     prompts_known = costs.prefill is not None
+    judged = prompts_known or workload.slo_ttft_ms is None
     return Prediction(
         decode_step_ms=float(step_us.mean()) / 1e3,
         tpot_ms_mean=figures.tpot_ms.mean,
@@ -76,6 +81,7 @@ def predict(
         per_layer_ms=tuple((layers_us.mean(axis=0) / 1e3).tolist()),
         moe_step_us=float(layers_us.sum(axis=1).mean()),
         output_token_us=costs.output_token_us(hot),
+        goodput_tokens_per_s=figures.goodput_tokens_per_s if judged else None,
     )
 
 
