@@ -149,14 +149,15 @@ def _longest(document: "PlacementDocument", request: int) -> Iterator[str]:
 
 def _threads(document: "PlacementDocument") -> Iterator[str]:
     cpu = document.hardware.get("cpu")
+    how = "timed" if document.datasheet_cpu is None else "estimated"
     if isinstance(cpu, Mapping) and cpu.get("method", document.cpu_method) != document.cpu_method:
-        yield f"cpu_method: is {document.cpu_method}, but hardware.cpu.method, which was timed, is {cpu['method']}"
+        yield f"cpu_method: is {document.cpu_method}, but hardware.cpu.method, which was {how}, is {cpu['method']}"
     if document.kt is None or not isinstance(cpu, Mapping):
         return
     for name, ours in (("threads", document.kt.threads), ("numa_nodes", document.kt.subpools)):
         if name in cpu and cpu[name] != ours:
             field = "kt.threads" if name == "threads" else "kt.subpools"
-            yield f"{field}: is {ours:,}, but hardware.cpu.{name}, with which it was timed, is {cpu[name]}"
+            yield f"{field}: is {ours:,}, but hardware.cpu.{name}, with which it was {how}, is {cpu[name]}"
 
 
 def _kv_pool(document: "PlacementDocument") -> Iterator[str]:

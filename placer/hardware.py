@@ -8,6 +8,7 @@ import torch
 from placer.kernels.backends import CPU_BACKENDS, GPU_BACKENDS
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.attained import attained
+from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.profiler.timing.machine import (
     dense_arithmetic,
@@ -72,9 +73,15 @@ def _roofline(profile: Profile) -> dict[str, Any]:
     reached = attained(profile)
     return {
         "model": profile.model.name,
-        "cpu": profile.cpu.machine.cpu,
+        "cpu": profile.cpu.device,
         "threads": profile.cpu.threads,
         "provenance": "measured calls over bandwidth and arithmetic of the same run",
-        "reason": None if reached else "the profile is of a version that did not keep bytes and arithmetic",
+        "reason": None if reached else _no_roofline(profile),
         "calls": [{**asdict(each), "bound": each.bound, "share": each.share} for each in reached],
     }
+
+
+def _no_roofline(profile: Profile) -> str:
+    if isinstance(profile.cpu, DatasheetCpu):
+        return "the profile is made of datasheets: nothing was timed"
+    return "the profile is of a version that did not keep bytes and arithmetic"

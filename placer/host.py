@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from placer.errors import InfeasibleError
+from placer.errors import BadInputError, InfeasibleError
 from placer.model.spec import ModelSpec
 from placer.units import GIB, gib
 
@@ -50,6 +50,11 @@ def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_no
     scratch = (
         2 * chunk_tokens * k * (2 * H + 2 * inner) + rows * (H + inner) + 4 * rows * (2 * inner + H)
     ) * numa_nodes
+    if cpu_method not in CPU_FORMATS:
+        raise BadInputError(
+            f"no host memory is known for CPU method {cpu_method!r:.40}",
+            f"use one of: {', '.join(CPU_FORMATS)}",
+        )
     each = model.expert_bytes(CPU_FORMATS[cpu_method], numa_nodes=numa_nodes)
     experts = len(model.moe_layers) * E * each
     staging = 2 * chunk_tokens * (2 * H * 2 + k * (8 + 4))

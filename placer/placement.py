@@ -135,6 +135,14 @@ class PlacementDocument(Section):
         return None if self.hot_per_layer is None else self.hot_per_layer.max
 
     @property
+    def datasheet_cpu(self) -> str | None:
+        """The CPU that the cold side was planned for where that was by its datasheet, else None."""
+        cpu = self.hardware.get("cpu")
+        if not isinstance(cpu, Mapping) or cpu.get("provenance") != "datasheet":
+            return None
+        return str(cpu.get("name"))
+
+    @property
     def total_experts(self) -> int:
         """Routed experts over all MoE layers."""
         return len(self.model.layers) * self.model.experts

@@ -15,6 +15,7 @@ from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
+from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.factor import FactorName
 from placer.profiler.profile import (
     AS_PROFILED,
@@ -110,7 +111,7 @@ def placement_document(
     """
     tp, settings, workload = request.tp, solved.level.settings, request.workload
     hot_total = int(solved.hot.sum())
-    null_reasons: dict[str, str] = {}
+    null_reasons = profile.hardware_null_reasons()
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "placer_version": __version__,
@@ -293,7 +294,15 @@ def _fit_warnings(profile: Profile) -> list[str]:
             f"the CPU was profiled on {merged.cpu.device} ({merged.cpu.created}), the GPU, {merged.gpu.device}, "
             f"on another machine ({merged.gpu.created})"
         )
-    mape = profile.heldout_error.mape
+    cpu = profile.cpu
+    if isinstance(cpu, DatasheetCpu):
+        return [
+            *warnings,
+            f"warning: the CPU's side is a datasheet roofline: cold times may be {cpu.band[0]:g} to {cpu.band[1]:g} "
+            "times as long; profile on the server before you rely on them",
+            *(() if profile.calibration is None else profile.calibration.warnings),
+        ]
+    mape = cpu.report.overall.mape
     if mape > DOUBTFUL_MAPE:
         warnings.append(
             f"warning: the CPU cost model is off by {mape:.0%} on held-out calls, so every predicted time is doubtful: "
@@ -301,8 +310,8 @@ def _fit_warnings(profile: Profile) -> list[str]:
         )
     if profile.calibration is not None:
         warnings += profile.calibration.warnings
-    if profile.cpu.quiet_warning and mape > DOUBTFUL_MAPE / 2:
-        warnings.append(f"warning: while profiling, {profile.cpu.quiet_warning}")
+    if cpu.quiet_warning and mape > DOUBTFUL_MAPE / 2:
+        warnings.append(f"warning: while profiling, {cpu.quiet_warning}")
     return warnings
 
 
@@ -346,9 +355,7 @@ def _prediction_origin(trace: Trace | None, profile: Profile, solved: Solved) ->
         )
     )
     return {
-        "cold": (
-            f"fitted to kernels measured on {profile.cpu.machine.cpu} ({profile.cpu.method}){extrapolated}{cold}"
-        ),
+        "cold": f"{profile.cpu.provenance_text}{extrapolated}{cold}",
         "hot": profile.gpu.provenance_text + hot,
         "base": profile.gpu.base_provenance_text + base,
         "routing": "uniform routing assumed" if trace is None else f"replayed from {trace.header.source}",

@@ -32,12 +32,12 @@ spaces."""
 
 
 def points_csv(profile: Profile) -> str:
-    """One line for every timed call of both sides, under `COLUMNS`."""
+    """One line for every timed call of both sides (none of a side by datasheet), under `COLUMNS`."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for kernel in (profile.cpu, profile.gpu.kernel):
-        if kernel is not None:
+        if isinstance(kernel, KernelProfile):
             table.writerows(_lines(kernel))
     return text.getvalue()
 

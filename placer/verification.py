@@ -10,6 +10,7 @@ from placer.errors import BadInputError
 from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
+from placer.profiler.datasheet_cpu import CpuSide, DatasheetCpu
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.profile import Profile
 from placer.profiler.replay import replay_decode, replay_prefill
@@ -23,6 +24,10 @@ from placer.solve import SPLIT_SHARES
 
 KERNELS_ALONE = (
     "kernels alone are compared: the profile's calibration, which is of a whole server, is left out"
+)
+BY_DATASHEET = (
+    "the prediction is a datasheet roofline of {}, what was measured is this machine: 'placer profile' here "
+    "replaces it"
 )
 WORST = 10
 """Layer-steps listed with the largest errors."""
@@ -277,7 +282,7 @@ def verify(
     _check_sizes(placement, request)
     if placement.cpu_method != profile.cpu.method:
         raise BadInputError(
-            f"the placement is for CPU method {placement.cpu_method}, the profile timed {profile.cpu.method}",
+            f"the placement is for CPU method {placement.cpu_method}, the profile is of {profile.cpu.method}",
             "give the profile that the placement was solved with",
         )
     _, _, reporting = split_requests(trace, SPLIT_SHARES, seed=request.seed)
@@ -299,12 +304,21 @@ def verify(
         drifts=timings.drifts,
         median_errors=ErrorFigures.of(predicted / np.array([each.p50_us for each in timed]) - 1.0),
         repeats=timings.repeats,
-        kernel=f"{profile.cpu.backend} {profile.cpu.method}, {profile.cpu.variant}, {profile.cpu.threads} thread(s)",
+        kernel=_kernel(profile.cpu),
         approximate="; ".join(dict.fromkeys(steps.approximate for steps in groups if steps.approximate))
         or None,
         quiet_warning=timings.quiet_warning,
-        notes=(*timings.notes, *(() if profile.calibration is None else (KERNELS_ALONE,))),
+        notes=(
+            *timings.notes,
+            *((BY_DATASHEET.format(profile.cpu.device),) if profile.cpu_by_datasheet else ()),
+            *(() if profile.calibration is None else (KERNELS_ALONE,)),
+        ),
     )
+
+
+def _kernel(cpu: CpuSide) -> str:
+    variant = "" if isinstance(cpu, DatasheetCpu) else f" {cpu.variant},"
+    return f"{cpu.backend} {cpu.method},{variant} {cpu.threads} thread(s)"
 
 
 def _check_sizes(placement: PlacementDocument, request: VerifyRequest) -> None:

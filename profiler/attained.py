@@ -49,9 +49,9 @@ class Attained:
 def attained(profile: Profile) -> tuple[Attained, ...]:
     """Every rows-per-expert of the grid of both sides, at the most active experts timed with it.
 
-    Empty for profiles of versions that did not keep bytes and arithmetic.
+    Empty for profiles of versions that did not keep bytes and arithmetic, and for sides by datasheet.
     """
-    found = _of_cpu(profile.cpu)
+    found = _of_cpu(profile.cpu) if isinstance(profile.cpu, KernelProfile) else []
     if profile.gpu.kernel is not None:
         sheet = gpu_datasheet(profile.gpu.name)
         peak = f"FP8 peak of the {sheet.name} datasheet"

@@ -44,7 +44,7 @@ def merge_profiles(cpu: Profile, gpu: Profile) -> Profile:
         gpu=gpu.gpu,
         calibration=None,
         merged=MergedFrom(
-            cpu=cpu.merged.cpu if cpu.merged else _origin(cpu, cpu.cpu.machine.cpu),
+            cpu=cpu.merged.cpu if cpu.merged else _origin(cpu, cpu.cpu.device),
             gpu=gpu.merged.gpu if gpu.merged else _origin(gpu, gpu.gpu.name),
         ),
     )

@@ -4,9 +4,9 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from placer.document import dump_document, read_document
 from placer.errors import BadInputError
@@ -15,14 +15,13 @@ from placer.output import write_text
 from placer.profiler.base_cost import BaseCost
 from placer.profiler.calibration import Calibration
 from placer.profiler.cost import CostModel, GpuRates, Provenance, SideCost
+from placer.profiler.datasheet_cpu import BAND_REASON, CpuSide, DatasheetCpu
 from placer.profiler.fit import ErrorFigures
+from placer.profiler.profile_fault import profile_fault
 from placer.profiler.timing.kernel_profile import KernelProfile
-from placer.profiler.uncertainty import DATASHEET_GPU_BAND, DATASHEET_REASON, Uncertainty, error_band
+from placer.profiler.uncertainty import DATASHEET_GPU_BAND, DATASHEET_REASON, Band, Uncertainty, error_band
 
 SCHEMA = "placer.profile/1"
-MOST_US = 1e9
-"""No coefficient of a usable cost model reaches a quarter of an hour."""
-MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,14 @@ class MergedFrom:
     gpu: ProfileOrigin
 
 
+_TIMED, _SHEET = "timed", "datasheet"
+
+
+def _cpu_side(document: Any) -> str:
+    """Which of the two CPU sides ``document`` describes; timed ones do not say."""
+    return _SHEET if isinstance(document, dict) and document.get("provenance") == _SHEET else _TIMED
+
+
 @dataclass(frozen=True)
 class Profile:
     """A model's cost on one machine, or on the CPU of one and the GPU of another.
@@ -117,7 +124,7 @@ class Profile:
     tp
         Tensor-parallel size that the hot side was costed for.
     cpu, gpu
-        The cold side's timed kernel; the hot side and what surrounds it.
+        The cold side, a timed kernel or a datasheet's roofline; the hot side and what surrounds it.
     merged
         Where the sides come from when they were profiled apart, else None.
     calibration
@@ -129,7 +136,9 @@ class Profile:
     created: str
     model: ProfiledModel
     tp: int
-    cpu: KernelProfile
+    cpu: Annotated[
+        Annotated[KernelProfile, Tag(_TIMED)] | Annotated[DatasheetCpu, Tag(_SHEET)], Discriminator(_cpu_side)
+    ]
     gpu: GpuProfile
     merged: MergedFrom | None = None
     calibration: Calibration | None = None
@@ -162,9 +171,14 @@ class Profile:
         return () if self.calibration is None else (self.calibration.sentence, *self.calibration.warnings)
 
     @property
-    def host_memory_bytes(self) -> int:
-        """RAM of the machine whose CPU was timed."""
-        return self.cpu.machine.memory_bytes
+    def cpu_by_datasheet(self) -> bool:
+        """Whether the CPU's side is a datasheet's roofline."""
+        return isinstance(self.cpu, DatasheetCpu)
+
+    @property
+    def host_memory_bytes(self) -> int | None:
+        """RAM of the machine whose CPU was timed; None where the CPU is a datasheet, which says nothing of it."""
+        return None if isinstance(self.cpu, DatasheetCpu) else self.cpu.machine.memory_bytes
 
     @property
     def uncertainty(self) -> Uncertainty:
@@ -172,16 +186,16 @@ class Profile:
 
         The rest of a layer is off by its worst part's mean error at sizes between those timed, taken twice.
         """
-        cold = self.heldout_error.p90_error
+        cold, cold_reason = _cold_band(self.cpu)
         kernel, base = self.gpu.kernel, self.gpu.base
         hot = None if kernel is None else kernel.report.overall.p90_error
         around = None if base is None else 2 * base.worst_mape
         return Uncertainty(
-            cold=error_band(cold),
+            cold=cold,
             hot=DATASHEET_GPU_BAND if hot is None else error_band(hot),
             base=DATASHEET_GPU_BAND if around is None else error_band(around),
             reasons={
-                "cold": f"off by up to {cold:.1%} on nine in ten held-out calls",
+                "cold": cold_reason,
                 "hot": DATASHEET_REASON
                 if hot is None
                 else f"off by up to {hot:.1%} on nine in ten held-out calls",
@@ -192,22 +206,24 @@ class Profile:
         )
 
     @property
-    def heldout_error(self) -> ErrorFigures:
-        """Error of the CPU cost model on calls that took no part in its fit."""
-        return self.cpu.report.overall
+    def heldout_error(self) -> ErrorFigures | None:
+        """Error of the CPU cost model on calls that took no part in its fit; None where it is a datasheet's."""
+        return None if isinstance(self.cpu, DatasheetCpu) else self.cpu.report.overall
 
     def hardware(self) -> dict[str, Any]:
         """The ``hardware`` section of a placement."""
+        error, sheet = self.heldout_error, isinstance(self.cpu, DatasheetCpu)
         return {
             "cpu": {
-                "name": self.cpu.machine.cpu,
+                "name": self.cpu.device,
                 "threads": self.cpu.threads,
                 "numa_nodes": self.cpu.numa_nodes,
-                "memory_bytes": self.cpu.machine.memory_bytes,
-                "kernel": self.cpu.variant,
+                "memory_bytes": self.host_memory_bytes,
+                "kernel": self.cpu.backend if isinstance(self.cpu, DatasheetCpu) else self.cpu.variant,
                 "method": self.cpu.method,
-                "heldout_mape": self.heldout_error.mape,
-                "provenance": "measured",
+                "heldout_mape": None if error is None else error.mape,
+                "provenance": Provenance.DATASHEET.value if sheet else Provenance.MEASURED.value,
+                **({"source": self.cpu.source} if isinstance(self.cpu, DatasheetCpu) else {}),
             },
             "gpu": {
                 "name": self.gpu.name,
@@ -216,6 +232,23 @@ class Profile:
                 "provenance": self.gpu.provenance.value,
             },
         }
+
+    def hardware_null_reasons(self) -> dict[str, str]:
+        """Why figures of `hardware` are null, by their path in a placement."""
+        if not isinstance(self.cpu, DatasheetCpu):
+            return {}
+        return {
+            "hardware.cpu.memory_bytes": "a datasheet does not say how much memory is installed",
+            "hardware.cpu.heldout_mape": "the CPU's side is a datasheet's roofline: no call was timed",
+        }
+
+
+def _cold_band(cpu: CpuSide) -> tuple[Band, str]:
+    """How far the CPU's side may be off, and why."""
+    if isinstance(cpu, DatasheetCpu):
+        return cpu.band, BAND_REASON
+    error = cpu.report.overall.p90_error
+    return error_band(error), f"off by up to {error:.1%} on nine in ten held-out calls"
 
 
 _ADAPTER = TypeAdapter(Profile)
@@ -243,7 +276,7 @@ def read_profile(path: Path) -> Profile:
         profile = _ADAPTER.validate_json(json.dumps(document))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
+        field = ".".join(str(part) for part in first["loc"] if part not in (_TIMED, _SHEET))
         raise BadInputError(
             f"profile {path}: field {field}: {first['msg']}", "run 'placer profile' again"
         ) from None
@@ -254,49 +287,11 @@ def read_profile(path: Path) -> Profile:
             f"profile {path}: the CPU kernel was timed at other shapes than model names",
             "run 'placer profile' again, or put two profiles together with 'placer profile merge'",
         )
-    for name, side in (("cpu.cost", profile.cpu.cost), ("gpu.hot", profile.gpu.hot)):
-        if fault := _fault(side):
-            raise BadInputError(f"profile {path}: field {name}: {fault}", "run 'placer profile' again")
-    if profile.gpu.base is not None and (fault := profile.gpu.base.fault(profile.tp)):
-        raise BadInputError(f"profile {path}: field gpu.base: {fault}", "run 'placer profile' again")
-    if profile.calibration is not None and (fault := profile.calibration.fault):
-        raise BadInputError(f"profile {path}: field calibration: {fault}", "run 'placer calibrate' again")
-    rates = profile.gpu.rates
-    latencies = (rates.layer_call_us, rates.transfer_call_us, rates.transfer_token_us)
-    usable = (
-        min(profile.gpu.usable_bytes, profile.tp) >= 1
-        and min(rates.bytes_per_s, rates.bf16_flops) > 0
-        and all(0 <= latency <= MOST_US for latency in latencies)
-        and 1 <= profile.cpu.threads <= MOST_THREADS
-        and 1 <= profile.cpu.numa_nodes <= MOST_THREADS
-        and profile.cpu.machine.memory_bytes >= 1
-    )
-    if not usable:
-        raise BadInputError(
-            f"profile {path}: a rate, latency, thread count or memory size is out of range",
-            "run 'placer profile' again",
-        )
+    if fault := profile_fault(profile):
+        raise BadInputError(f"profile {path}: {fault}", "run 'placer profile' again")
+    if profile.calibration is not None and (wrong := profile.calibration.fault):
+        raise BadInputError(f"profile {path}: field calibration: {wrong}", "run 'placer calibrate' again")
     return profile
-
-
-def _fault(side: SideCost) -> str | None:
-    """What makes a cost model unusable, or None."""
-    if not side.regimes:
-        return "has no regime"
-    expected = 1
-    for regime in side.regimes:
-        if regime.min_tokens != expected:
-            return f"a regime starts at {regime.min_tokens} tokens, expected {expected}"
-        if regime.tile < 1 or len(regime.residue_us) != regime.tile:
-            return f"tile {regime.tile} with {len(regime.residue_us)} residues"
-        parts = (regime.fixed_us, regime.token_us, regime.expert_us, regime.tile_us, regime.heaviest_factor)
-        idle = (regime.idle_us or 0.0, regime.idle_token_us)
-        if not all(0 <= part <= MOST_US for part in (*parts, *idle, regime.floor_us, *regime.residue_us)):
-            return f"a coefficient is not between 0 and {MOST_US:g}"
-        expected = (regime.max_tokens or 0) + 1
-    if side.regimes[-1].max_tokens is not None:
-        return "no regime covers large calls"
-    return None
 
 
 def write_profile(profile: Profile, path: Path) -> None:
@@ -341,7 +336,7 @@ def check_profile_matches(
     """
     if use.cpu_method not in (None, profile.cpu.method):
         raise BadInputError(
-            f"the profile timed {profile.cpu.method}, the server is to run {use.cpu_method}",
+            f"the profile is of {profile.cpu.method}, the server is to run {use.cpu_method}",
             f"profile {use.cpu_method} on the server",
         )
     mismatches = _mismatches(profile, model, tp, use.threads)
@@ -366,7 +361,8 @@ def check_profile_error(profile: Profile, *, force: bool = False) -> tuple[str, 
     BadInputError
         When a side's held-out error exceeds `MOST_MAPE` and this is not forced.
     """
-    sides = [("CPU", profile.cpu.report.overall.mape)]
+    error = profile.heldout_error
+    sides = [] if error is None else [("CPU", error.mape)]
     if profile.gpu.kernel is not None:
         sides.append(("GPU", profile.gpu.kernel.report.overall.mape))
     found = tuple(

@@ -8,15 +8,17 @@ from pathlib import Path
 import torch
 
 from placer import __version__
+from placer.cpu_datasheet import CpuDatasheet
 from placer.datasheet import GPU_NAMES, GpuDatasheet, datasheet_of_device, gpu_datasheet
 from placer.errors import BadInputError, MissingComponentError
-from placer.kernels.backends import GPU_BACKENDS
+from placer.kernels.backends import AUTO, GPU_BACKENDS
 from placer.kernels.cores import usable_cores
-from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import GPU_FORMAT, ModelSpec
 from placer.profiler import roofline
 from placer.profiler.cost import Provenance
-from placer.profiler.profile import SCHEMA, GpuProfile, Profile, ProfiledModel
+from placer.profiler.datasheet_cpu import CpuSide
+from placer.profiler.datasheet_profile import DEFAULT_METHOD, datasheet_cpu, expert_shape, profiled_model
+from placer.profiler.profile import SCHEMA, GpuProfile, Profile
 from placer.profiler.replay import replay_decode
 from placer.profiler.steps import Steps
 from placer.profiler.timing.base_profile import profile_base
@@ -43,6 +45,8 @@ class ProfileRequest:
     ----------
     cpu_kernel
         "auto", or the name or method of a backend (`choose_cpu_backend`).
+    cpu, cpu_method
+        A CPU by datasheet in place of this machine's, and the method of its kernel (None: RAWINT4).
     gpu_kernel
         "auto" or the name of a backend to time the GPU of this machine, or None.
     gpu_name
@@ -59,6 +63,8 @@ class ProfileRequest:
 
     tp: int = 1
     cpu_kernel: str = "auto"
+    cpu: CpuDatasheet | None = None
+    cpu_method: str | None = None
     gpu_kernel: str | None = None
     gpu_name: str | None = None
     threads: int | None = None
@@ -74,7 +80,7 @@ def profile_model(
     request: ProfileRequest,
     progress: Callable[[str, float], None] = lambda _text, _share: None,
 ) -> Profile:
-    """Time the CPU kernel at ``model``'s shapes and add the GPU, measured or by datasheet.
+    """Time the CPU kernel at ``model``'s shapes, or take a datasheet, and add the GPU the same way.
 
     Raises
     ------
@@ -86,6 +92,16 @@ def profile_model(
     if request.gpu_name is not None and request.gpu_kernel is not None:
         raise BadInputError(
             "--gpu NAME takes a datasheet and --gpu-kernel measures: both were given", "give one of the two"
+        )
+    if request.cpu is None and request.cpu_method is not None:
+        raise BadInputError(
+            "--cpu-method names the kernel of a CPU by datasheet, and no --cpu was given",
+            "use --cpu-kernel to choose what is timed here",
+        )
+    if request.cpu is not None and (request.sweep_threads or request.cpu_kernel != AUTO):
+        raise BadInputError(
+            "--cpu NAME takes a datasheet, --cpu-kernel and --sweep-threads time this machine",
+            "leave --cpu out, or name the kernel by --cpu-method",
         )
     if not 0 < request.max_seconds < 1e6:
         raise BadInputError(f"--max-seconds is {request.max_seconds}", "give seconds above 0")
@@ -103,21 +119,10 @@ def profile_model(
             f"hot experts of {model.name} are served in {model.expert_format['gpu']}, which no kernel here computes",
             f"give the GPU by its datasheet: --gpu {sheet.name}",
         )
-    shape = ExpertShape(model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k)
-    heldout = _heldout_steps(model, trace, request.seed)
-    threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)
+    shape = expert_shape(model)
     gpu_seconds = GPU_SHARE * request.max_seconds if measure else 0.0
     base_seconds = BASE_SHARE * request.max_seconds if measure else 0.0
-    cpu = profile_cpu(
-        shape,
-        backend=request.cpu_kernel,
-        threads=None if request.sweep_threads else threads,
-        heldout_steps=heldout,
-        max_seconds=request.max_seconds - gpu_seconds - base_seconds,
-        seed=request.seed,
-        keep_samples=request.keep_samples,
-        progress=lambda done: progress(f"CPU kernel: {done.stage}", done.done / max(1, done.total)),
-    )
+    cpu = _cpu(model, trace, request, request.max_seconds - gpu_seconds - base_seconds, progress)
     kernel = base = None
     if measure:
         kernel = profile_gpu(
@@ -141,14 +146,7 @@ def profile_model(
         schema=SCHEMA,
         placer_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model=ProfiledModel(
-            name=model.name,
-            config_sha256=model.config_sha256,
-            hidden_size=model.hidden_size,
-            expert_intermediate_size=model.expert_intermediate_size,
-            experts=model.experts,
-            top_k=model.top_k,
-        ),
+        model=profiled_model(model),
         tp=request.tp,
         cpu=cpu,
         gpu=GpuProfile(
@@ -156,15 +154,36 @@ def profile_model(
             usable_bytes=usable,
             provenance=Provenance.DATASHEET if kernel is None else Provenance.MEASURED,
             source=sheet.source,
-            efficiency={
-                "share of peak bandwidth": roofline.BANDWIDTH_EFFICIENCY,
-                "share of peak arithmetic": roofline.COMPUTE_EFFICIENCY,
-            },
+            efficiency=dict(roofline.EFFICIENCY),
             hot=roofline.roofline_hot(sheet, model, request.tp) if kernel is None else kernel.cost,
             rates=roofline.roofline_rates(sheet, model, request.tp),
             kernel=kernel,
             base=base,
         ),
+    )
+
+
+def _cpu(
+    model: ModelSpec,
+    trace: Trace | None,
+    request: ProfileRequest,
+    seconds: float,
+    progress: Callable[[str, float], None],
+) -> CpuSide:
+    """The CPU's side: this machine's kernel in ``seconds``, or a datasheet."""
+    if request.cpu is not None:
+        method = DEFAULT_METHOD if request.cpu_method is None else request.cpu_method
+        return datasheet_cpu(model, request.cpu, method=method, threads=request.threads)
+    threads = request.threads if request.threads is not None else max(1, usable_cores() - 1)
+    return profile_cpu(
+        expert_shape(model),
+        backend=request.cpu_kernel,
+        threads=None if request.sweep_threads else threads,
+        heldout_steps=_heldout_steps(model, trace, request.seed),
+        max_seconds=seconds,
+        seed=request.seed,
+        keep_samples=request.keep_samples,
+        progress=lambda done: progress(f"CPU kernel: {done.stage}", done.done / max(1, done.total)),
     )
 
 

@@ -16,6 +16,11 @@ TRANSFER_CALL_US = 30.0
 """Two host copies and two host callbacks of one hybrid layer, without their bytes (assumed)."""
 ALLREDUCE_CALL_US = 20.0
 """Latency of the two all-reduces of one layer at tp > 1 (assumed)."""
+EFFICIENCY = {
+    "share of peak bandwidth": BANDWIDTH_EFFICIENCY,
+    "share of peak arithmetic": COMPUTE_EFFICIENCY,
+}
+"""The two factors by name."""
 MAX_ROWS = 65536
 """A roofline has no measured range; everything it says is marked datasheet."""
 

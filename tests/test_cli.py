@@ -465,10 +465,17 @@ def test_an_interrupt_exits_130(job: Path, run: Run, tmp_path: Path, monkeypatch
     assert not (tmp_path / "placement.json").exists()
 
 
-def test_gpu_names_can_be_listed(run: Run) -> None:
-    code, out, _ = run("hardware", "--list")
-    assert code == 0
-    assert "h100-sxm" in out.splitlines()
+def test_cpus_and_gpus_can_be_listed(run: Run) -> None:
+    code, out, err = run("hardware", "--list")
+    assert (code, out) == (0, "")
+    first_words = [line.split()[0] for line in err.splitlines() if line.split()]
+    assert {"h100-sxm", "xeon-8480+", "epyc-9654"} <= set(first_words)
+    code, out, _ = run("hardware", "--list", "--json")
+    document = json.loads(out)
+    assert "h100-sxm" in document["gpus"]
+    sheets = {sheet["name"]: sheet for sheet in document["cpu_sheets"]}
+    assert sheets["epyc-9654"]["bandwidth_bytes_per_s"] == 460.8e9
+    assert all(sheet["source"] for sheet in (*document["cpu_sheets"], *document["gpu_sheets"]))
 
 
 @pytest.mark.parametrize(

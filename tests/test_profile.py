@@ -60,7 +60,7 @@ def test_what_does_not_match_is_refused_unless_it_is_forced(
 
 
 def test_another_method_is_refused_also_when_it_is_forced(model: ModelSpec) -> None:
-    with pytest.raises(BadInputError, match="timed torch, the server is to run RAWINT4"):
+    with pytest.raises(BadInputError, match="is of torch, the server is to run RAWINT4"):
         check_profile_matches(profile(), model, tp=1, use=ProfileUse(cpu_method="RAWINT4", force=True))
 
 

@@ -1,22 +1,32 @@
 """What `placer profile` prints: the error first, then what was timed and on what."""
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from placer.answer.visible import all_visible
+from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile, check_profile_error
 from placer.profiler.timing.kernel_profile import KernelProfile
 from placer.units import gib, signed_percent
 
+_SHOWN_ROWS = (1, 2, 4, 8, 16, 64)
+"""Rows of an expert whose times a datasheet's answer shows."""
 _FORMAT_ERROR = {"AMXINT4": 0.25}
 """Relative error of formats so coarse that random weights, which have no outliers to spare, show it."""
 
 
 def profile_answer(profile: Profile) -> RenderableType:
-    """The held-out error of the CPU cost model, by regime and by source of the calls."""
+    """The held-out error of the CPU cost model, by regime and by source of the calls; or what a datasheet gives."""
     profile = all_visible(profile)
-    cpu, overall = profile.cpu, profile.heldout_error
+    if isinstance(profile.cpu, DatasheetCpu):
+        return _datasheet_answer(profile, profile.cpu)
+    return _timed_answer(profile, profile.cpu)
+
+
+def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
+    overall = cpu.report.overall
     head = Text(
         f"{cpu.backend} {cpu.method}: held-out MAPE {overall.mape:.1%}, p90 {overall.p90_error:.1%}, "
         f"bias {signed_percent(overall.bias)} over {overall.calls} calls that took no part in the fit",
@@ -53,16 +63,10 @@ def profile_answer(profile: Profile) -> RenderableType:
         f"{cpu.achieved_share:.0%} of the bandwidth measured in the same run",
         *_check_lines(cpu),
         f"  regimes: {cpu.border_how}",
-        f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
-        f"rest of a layer: {profile.gpu.base_provenance_text}",
-        *_base_lines(profile),
+        *_gpu_lines(profile),
         f"why this kernel: {cpu.reason}",
+        *_merged_lines(profile),
     ]
-    if profile.merged is not None:
-        facts += [
-            f"{side} profiled {origin.created} on {origin.device} (placer {origin.placer_version})"
-            for side, origin in (("CPU", profile.merged.cpu), ("GPU", profile.merged.gpu))
-        ]
     warned = [cpu.quiet_warning] if cpu.quiet_warning else []
     warned += [
         f"{each}: 'placer solve' refuses this profile (unless --force-profile); profile again on an idle machine and "
@@ -73,6 +77,64 @@ def profile_answer(profile: Profile) -> RenderableType:
     notes = [Text(f"note: {note}", style="dim") for note in cpu.notes]
     sweep = (_sweep_table(cpu), Text("")) if cpu.sweep else ()
     return Group(head, Text(""), errors, Text(""), *sweep, *[Text(fact) for fact in facts], *warnings, *notes)
+
+
+def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
+    low, high = cpu.band
+    head = Text(
+        f"{cpu.device} by datasheet, {cpu.method}: nothing was timed; true times of the CPU's side may be {low:g} to "
+        f"{high:g} times as long",
+        style="bold",
+    )
+    table = Table(box=None, pad_edge=False)
+    table.add_column("tokens of a call")
+    for rows in _SHOWN_ROWS:
+        table.add_column(f"{rows} row(s)", justify="right")
+    table.add_column("weights alone", justify="right")
+    for regime in cpu.cost.regimes:
+        span = f"{regime.min_tokens} {'or more' if regime.max_tokens is None else f'to {regime.max_tokens}'}"
+        times = regime.rows_us(np.array(_SHOWN_ROWS))
+        table.add_row(span, *(f"{us:,.1f} us" for us in times), f"{regime.floor_us:,.1f} us")
+    facts = [
+        f"cold side (datasheet): {cpu.cores} cores at {cpu.clock_ghz:g} GHz, {cpu.threads} thread(s), "
+        f"{cpu.bandwidth_bytes_per_s / 1e9:,.0f} GB/s of memory, {cpu.numa_nodes} memory node(s); an expert takes "
+        f"{cpu.bytes_per_expert / 2**20:.3g} MiB",
+        f"  assumed: {', '.join(f'{name} {value:g}' for name, value in cpu.efficiency.items())}",
+        f"  source: {cpu.source}",
+        *(f"  kernel: {each}" for each in cpu.evidence),
+        *_gpu_lines(profile),
+        *_merged_lines(profile),
+    ]
+    note = (
+        "note: profile on the server ('placer profile' there, 'placer profile merge') before you rely on it"
+    )
+    return Group(
+        head,
+        Text(""),
+        Text("an expert takes, in a call that keeps all threads busy"),
+        table,
+        Text(""),
+        *[Text(fact) for fact in facts],
+        Text(note, style="dim"),
+    )
+
+
+def _gpu_lines(profile: Profile) -> list[str]:
+    return [
+        f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
+        f"rest of a layer: {profile.gpu.base_provenance_text}",
+        *_base_lines(profile),
+    ]
+
+
+def _merged_lines(profile: Profile) -> list[str]:
+    """Where the sides come from when they were profiled apart."""
+    if profile.merged is None:
+        return []
+    return [
+        f"{side} profiled {origin.created} on {origin.device} (placer {origin.placer_version})"
+        for side, origin in (("CPU", profile.merged.cpu), ("GPU", profile.merged.gpu))
+    ]
 
 
 def _check_lines(cpu: KernelProfile) -> list[str]:

@@ -1,6 +1,5 @@
 """`placer hardware`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from placer.cli.terminal import print_json, show
 @app.command()
 def hardware(
     json_output: JsonOption = False,
-    list_names: Annotated[bool, typer.Option("--list", help="List the GPU names that --gpu takes.")] = False,
+    list_names: Annotated[bool, typer.Option("--list", help="List what --cpu and --gpu take.")] = False,
     profile: Annotated[
         Path | None,
         typer.Option("--profile", help="Also say what share of its roofline each kernel reached."),
@@ -22,15 +21,17 @@ def hardware(
 ) -> None:
     """Show this machine: CPU, caches, memory, and which kernels run here."""
     from placer.answer.hardware import hardware_answer
-    from placer.datasheet import GPU_NAMES
+    from placer.answer.sheets import sheets_answer
     from placer.hardware import hardware_document
     from placer.profiler.profile import read_profile
+    from placer.sheets import sheets_document
 
-    if list_names and json_output:
-        print_json({"gpus": list(GPU_NAMES)})
-        return
     if list_names:
-        sys.stdout.write("\n".join(GPU_NAMES) + "\n")
+        sheets = sheets_document()
+        if json_output:
+            print_json(sheets)
+        else:
+            show(sheets_answer(sheets))
         return
     document = hardware_document(None if profile is None else read_profile(profile))
     if json_output:

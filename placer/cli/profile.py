@@ -6,6 +6,17 @@ from typing import Annotated
 import typer
 
 from placer.cli.application import profile_app
+from placer.cli.argument import choice
+from placer.cli.cpu import (
+    ClockOption,
+    CoresOption,
+    CpuMethodOption,
+    CpuOption,
+    MemoryChannelsOption,
+    MemoryMtsOption,
+    TurboOffOption,
+    named_cpu,
+)
 from placer.cli.interruption import stop_if_interrupted
 from placer.cli.option import JsonOption, SeedOption, TpOption
 from placer.cli.progress import ProgressBar
@@ -36,6 +47,13 @@ def profile(
     gpu: Annotated[
         str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")
     ] = None,
+    cpu: CpuOption = None,
+    cpu_method: CpuMethodOption = None,
+    cores: CoresOption = None,
+    clock: ClockOption = None,
+    turbo_off: TurboOffOption = False,
+    memory_channels: MemoryChannelsOption = None,
+    memory_mts: MemoryMtsOption = None,
     tp: TpOption = 1,
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="CPU threads (default: cores - 1).")
@@ -59,10 +77,12 @@ def profile(
     json_output: JsonOption = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="Profile to write.")] = Path("profile.json"),
 ) -> None:
-    """Time this machine's kernels at the model's shapes and fit the cost model."""
+    """Time this machine's kernels at the model's shapes and fit the cost model; or take datasheets."""
     if context.invoked_subcommand is not None:
         return
     from placer.answer.profile import profile_answer
+    from placer.cpu_datasheet import CpuAdjustment
+    from placer.host import CPU_FORMATS
     from placer.model.spec import read_model
     from placer.points import write_points
     from placer.profiler.profile import write_profile
@@ -73,6 +93,14 @@ def profile(
         raise BadInputError("profile needs a model", "add --model DIR (see 'placer profile --help')")
     if quick and max_seconds is not None:
         raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
+    if cpu_method is not None:
+        cpu_method = choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method")
+    adjustment = CpuAdjustment(cores, clock, turbo_off, memory_channels, memory_mts)
+    sheet = named_cpu(cpu, adjustment)
+    if sheet is not None and points is not None:
+        raise BadInputError(
+            "--points writes timed calls, and --cpu NAME times none", "leave one of the two out"
+        )
     spec = read_model(model)
     inputs = [] if trace is None else [trace]
     checked_output(output, inputs)
@@ -81,6 +109,8 @@ def profile(
     request = ProfileRequest(
         tp=tp,
         cpu_kernel=cpu_kernel,
+        cpu=sheet,
+        cpu_method=cpu_method,
         gpu_kernel=gpu_kernel,
         gpu_name=gpu,
         threads=threads,
@@ -122,6 +152,8 @@ def profile_merge(
     result = merge_profiles(sides[cpu], sides[gpu])
     checked_output(output, [cpu, gpu])
     write_profile(result, output)
+    if sides[cpu].cpu_by_datasheet and not sides[gpu].cpu_by_datasheet:
+        say(f"note: the CPU of {gpu} was timed, that of {cpu} is a datasheet: is the order meant?")
     for path, side in sides.items():
         if side.calibration is not None:
             say(f"note: the calibration of {path} is left out: it is of one server with both sides")

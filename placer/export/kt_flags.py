@@ -66,6 +66,9 @@ def server_flags(
             "the placement does not say with how many CPU threads it was timed (field kt)",
             "solve again with a profile that says so",
         )
+    how = (
+        "as profiled" if placement.datasheet_cpu is None else f"by the datasheet of {placement.datasheet_cpu}"
+    )
     if not 0 < mem_fraction_static < 1:
         raise BadInputError(
             f"mem_fraction_static is {mem_fraction_static:g}; {RUNTIME} takes a share between 0 and 1",
@@ -96,8 +99,8 @@ def server_flags(
             ratio,
             "Cuts the ranking exactly after the last hot expert.",
         ),
-        Flag("kt-cpuinfer", kt.threads, "CPU threads, as profiled."),
-        Flag("kt-threadpool-count", kt.subpools, "CPU pools, one per NUMA node, as profiled."),
+        Flag("kt-cpuinfer", kt.threads, f"CPU threads, {how}."),
+        Flag("kt-threadpool-count", kt.subpools, f"CPU pools, one per NUMA node, {how}."),
         Flag("tensor-parallel-size", placement.tp, "GPUs; every GPU holds a share of every hot expert."),
         Flag("ep-size", 1, "The hot/cold split does not work under expert parallelism."),
         Flag(

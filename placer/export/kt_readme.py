@@ -48,6 +48,7 @@ def render_readme(
         f"`MODEL_PATH` is a block-FP8 checkpoint directory. `KT_WEIGHT_PATH` holds all experts for "
         f"{placement.cpu_method}: {_WEIGHTS[placement.cpu_method]}.",
         *_sharding(placement.cpu_method, subpools),
+        *_by_datasheet(placement),
         f"Host memory needed: {gib(sum(placement.host.ledger.values()))}; the runtime keeps every expert "
         "there, hot ones too. Further flags of `sglang.launch_server` (host, port, trust-remote-code, …) go "
         "behind `./launch.sh`; a flag given there wins over config.yaml.",
@@ -118,6 +119,21 @@ def _cure(placement: PlacementDocument) -> str:
 
 
 _PATHS = ("model-path", "kt-weight-path")
+
+
+def _by_datasheet(placement: PlacementDocument) -> tuple[str, ...]:
+    name = placement.datasheet_cpu
+    if name is None:
+        return ()
+    threads = (
+        ""
+        if placement.kt is None
+        else f", {placement.kt.threads} threads being one less than its cores unless said otherwise"
+    )
+    return (
+        f"The CPU's side was planned from the datasheet of {name}, nothing was timed{threads}. On the server run "
+        "`placer profile` and solve again before you rely on the figures.",
+    )
 
 
 def _sharding(cpu_method: str, subpools: int) -> tuple[str, ...]:

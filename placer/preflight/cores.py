@@ -118,6 +118,10 @@ def _same_cpu(placement: PlacementDocument, here: Cores) -> Check:
     verdict, do = Verdict.OK, ""
     if not planned:
         verdict, do = Verdict.UNKNOWN, "the placement does not name the CPU that was profiled"
+    elif placement.datasheet_cpu is not None:
+        verdict = Verdict.WARN
+        do = "planned from a datasheet: run 'placer profile' here and solve again before you rely on its figures"
+        planned = f"{planned} (datasheet)"
     elif planned != here.cpu:
         verdict = Verdict.WARN
         do = "times and the split were made for the other CPU: run 'placer profile' here and solve again"

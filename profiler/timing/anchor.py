@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.profiler.cost import Regime
+from placer.profiler.datasheet_cpu import CpuSide, DatasheetCpu
 from placer.profiler.timing.call import Call, Role
-from placer.profiler.timing.kernel_profile import KernelProfile
 
 FEWEST, MOST = 3, 8
 """Anchors of a regime."""
@@ -49,13 +49,15 @@ class RegimeDrift:
     spread: float
 
 
-def anchors(kernel: KernelProfile, steps_us: Mapping[Regime, Sequence[float]]) -> tuple[Anchor, ...]:
+def anchors(kernel: CpuSide, steps_us: Mapping[Regime, Sequence[float]]) -> tuple[Anchor, ...]:
     """The points of the profile that take about as long as the layer-steps of a run.
 
     ``steps_us`` holds predicted times by regime of ``kernel``; a regime without any has no anchors. A machine
     does not slow all calls alike (few experts wait for memory, many rows for arithmetic), so what is timed
-    again is as alike to the steps as the profile has. Every profile has them, also one of an earlier version.
+    again is as alike to the steps as the profile has. Every timed profile has them, also one of an earlier version.
     """
+    if isinstance(kernel, DatasheetCpu):
+        return ()
     chosen: list[Anchor] = []
     for regime, times_us in steps_us.items():
         if not times_us:
@@ -74,7 +76,7 @@ def anchors(kernel: KernelProfile, steps_us: Mapping[Regime, Sequence[float]]) -
 
 
 def regime_drifts(
-    kernel: KernelProfile, profiled: Sequence[Anchor], now_us: Mapping[Call, float]
+    kernel: CpuSide, profiled: Sequence[Anchor], now_us: Mapping[Call, float]
 ) -> tuple[RegimeDrift, ...]:
     """The drift of every regime of ``kernel`` from the lower quartiles that anchors have now."""
     drifts = []

@@ -127,6 +127,16 @@ class KernelProfile:
     sweep: tuple[ThreadTiming, ...] = ()
     border_contrast: float | None = None
 
+    @property
+    def device(self) -> str:
+        """Name of the CPU that it was timed on, or beside."""
+        return self.machine.cpu
+
+    @property
+    def provenance_text(self) -> str:
+        """Origin of figures fitted to it, in words."""
+        return f"fitted to kernels measured on {self.machine.cpu} ({self.method})"
+
 
 def kernel_profile(
     spec: CampaignSpec, samples: Samples, reason: str, notes: tuple[str, ...] = ()

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.profiler.datasheet_cpu import CpuSide, DatasheetCpu
 from placer.profiler.fit import call_us
 from placer.profiler.steps import StepKind, Steps
 from placer.profiler.timing.anchor import RegimeDrift, anchors, regime_drifts
 from placer.profiler.timing.call import Call, Role, least_tokens
 from placer.profiler.timing.campaign import Progress, time_campaign
-from placer.profiler.timing.kernel_profile import KernelProfile
 from placer.profiler.timing.machine import this_machine
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.spec import CampaignSpec
@@ -119,7 +119,7 @@ def cold_layer_steps(steps: Steps, hot: NDArray[np.bool_], *, seed: int) -> list
 
 
 def affordable(
-    groups: Sequence[Sequence[LayerStep]], kernel: KernelProfile, *, most: int, seconds: float
+    groups: Sequence[Sequence[LayerStep]], kernel: CpuSide, *, most: int, seconds: float
 ) -> list[LayerStep]:
     """The first layer-steps of every group whose repeats are predicted to fit into ``seconds``.
 
@@ -143,14 +143,14 @@ def affordable(
     return taken
 
 
-def predicted_us(kernel: KernelProfile, layer_step: LayerStep) -> float:
+def predicted_us(kernel: CpuSide, layer_step: LayerStep) -> float:
     """What the profile says that the CPU takes for ``layer_step``."""
     return call_us(kernel.cost, np.array(layer_step.rows), layer_step.tokens)
 
 
 def time_layer_steps(
     groups: Sequence[Sequence[LayerStep]],
-    kernel: KernelProfile,
+    kernel: CpuSide,
     *,
     most: int,
     max_seconds: float,
@@ -160,7 +160,8 @@ def time_layer_steps(
 ) -> LayerTimings:
     """Run layer-steps with the kernel, threads and memory nodes that ``kernel`` was profiled with.
 
-    Anchors of the profile are timed among them.
+    Anchors of the profile are timed among them; a datasheet has none, and is held against any machine that runs
+    as many threads.
 
     Parameters
     ----------
@@ -183,9 +184,9 @@ def time_layer_steps(
             "verify a placement with cold experts",
         )
     here = this_machine().cpu
-    if here != kernel.machine.cpu:
+    if not isinstance(kernel, DatasheetCpu) and here != kernel.device:
         raise BadInputError(
-            f"the profile was made on {kernel.machine.cpu}, this machine is {here}",
+            f"the profile was made on {kernel.device}, this machine is {here}",
             "verify on the profiled machine, or run placer profile here first",
         )
     steps_seconds = (1 - LOADING_SHARE - ANCHOR_SHARE) * max_seconds

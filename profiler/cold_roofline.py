@@ -1,0 +1,175 @@
+"""The cold side from a CPU's datasheet: kernels' rates per core and cycle under the memory's speed."""
+
+from placer.cpu_datasheet import CpuDatasheet
+from placer.errors import BadInputError
+from placer.kernels.expert_shape import ExpertShape
+from placer.profiler.cold_kernel import COLD_KERNELS, ColdKernel, KernelRate
+from placer.profiler.cost import Provenance, Regime, SideCost
+from placer.profiler.datasheet_cpu import DatasheetCpu
+
+BANDWIDTH_SHARE = 0.6
+"""Share of peak memory bandwidth at which experts are read.
+
+Servers that hold experts in host memory realised 56 to 61 % of their ceiling (gpu-container's receipts); a machine
+as a whole reads at 61 % (Xeon 6980P: about 512 of 845 GB/s, ik_llama.cpp pull request 534) to 68 % (two EPYC 9654,
+eight channels each: 415 of 614 GB/s, ktransformers issue 828).
+"""
+NUMA_SHARE = 0.77
+"""What two sockets do of twice what one does, with an expert cut over both.
+
+DeepSeek-V3 on one and on two Xeon Gold 6454S: prefill 54.21 and 82.94 tokens/s, 77 % of twice as fast; decode 8.73 and
+12.21, 70 % with the GPU's part in it (ktransformers doc/en/DeepseekR1_V3_tutorial.md).
+"""
+BLOCK_COLUMNS = 256
+"""Output columns of a matrix that one thread takes at a time (source of related kt-kernel classes; assumed)."""
+BAND = (0.65, 2.0)
+"""What the true time is of the predicted, at least and at most.
+
+Below: experts read at 92 % of peak bandwidth. Above: rooflines without a calibration miss by 2 to 3 (gpu-container's
+receipts); the kernels' rates, which were timed, hold within 30 % on one and two cores of two makers, so the rest is
+what was not timed: many threads, full memory channels, clocks under load.
+"""
+MAX_ROWS = 65536
+"""A roofline has no measured range; everything it says is marked datasheet."""
+
+
+def cold_kernel(method: str) -> ColdKernel:
+    """The kernel of ``method``.
+
+    Raises
+    ------
+    BadInputError
+        When there is none of that name.
+    """
+    known = {name.lower(): kernel for name, kernel in COLD_KERNELS.items()}
+    if method.lower() not in known:
+        raise BadInputError(f"unknown CPU method {method!r:.40}", f"use one of: {', '.join(COLD_KERNELS)}")
+    return known[method.lower()]
+
+
+def roofline_cold(
+    cpu: CpuDatasheet,
+    shape: ExpertShape,
+    bytes_per_expert: int,
+    *,
+    method: str = "RAWINT4",
+    threads: int | None = None,
+    numa_nodes: int | None = None,
+) -> DatasheetCpu:
+    """The cold side of ``cpu`` at ``shape``, without timing anything.
+
+    An expert with m rows takes max(bytes / bandwidth, (unpacking + tiles of rows) / (ops per cycle · clock ·
+    threads)), in each regime of the kernel.
+
+    Parameters
+    ----------
+    bytes_per_expert
+        Of one whole expert in the method's format.
+    threads
+        Kernel threads, up to the cores; None for all cores but one, since kt-kernel keeps one more spinning.
+    numa_nodes
+        Memory nodes that the experts are cut over, each a socket with its cores and channels; None for all.
+
+    Raises
+    ------
+    BadInputError
+        When the method is unknown, or threads are more than the cores.
+    """
+    kernel = cold_kernel(method)
+    nodes = cpu.numa_nodes if numa_nodes is None else numa_nodes
+    cores = cpu.cores * nodes // cpu.numa_nodes
+    count = max(1, cores - 1) if threads is None else threads
+    if not 1 <= count <= cores:
+        raise BadInputError(
+            f"--threads is {count}, {cpu.name} has {cores} cores on {nodes} memory node(s)",
+            f"use --threads {max(1, cores - 1)} or fewer",
+        )
+    numa = 1.0 if nodes == 1 else NUMA_SHARE
+    bandwidth = cpu.bandwidth_bytes_per_s * nodes / cpu.numa_nodes * BANDWIDTH_SHARE * numa
+    cycles_per_us = cpu.clock_ghz * 1e3 * count * numa
+    read_us = bytes_per_expert / bandwidth * 1e6
+    border, beyond = kernel.border(shape), kernel.beyond(cpu.isa)
+    ranges: list[tuple[int, int | None, KernelRate]] = [(1, border, kernel.few)]
+    if border is not None and beyond is not None:
+        ranges.append((border + 1, None, beyond))
+    return DatasheetCpu(
+        name=cpu.name,
+        source=cpu.source,
+        adjustments=cpu.adjustments,
+        method=kernel.method,
+        backend=kernel.backend,
+        threads=count,
+        numa_nodes=nodes,
+        cores=cpu.cores,
+        clock_ghz=cpu.clock_ghz,
+        bandwidth_bytes_per_s=cpu.bandwidth_bytes_per_s,
+        shape=shape,
+        bytes_per_expert=bytes_per_expert,
+        cost=SideCost(
+            tuple(
+                _regime(rate, shape, read_us, cycles_per_us, count, least, most)
+                for least, most, rate in ranges
+            ),
+            Provenance.DATASHEET,
+        ),
+        border_tokens=border,
+        efficiency=_factors(nodes, border, ranges),
+        evidence=tuple(dict.fromkeys(rate.source for _, _, rate in ranges)),
+        band=BAND,
+    )
+
+
+def _factors(
+    nodes: int, border: int | None, ranges: list[tuple[int, int | None, KernelRate]]
+) -> dict[str, float]:
+    """The factors of the roofline by name."""
+    found = {"share of peak bandwidth": BANDWIDTH_SHARE}
+    if nodes > 1:
+        found["share of both over two or more sockets"] = NUMA_SHARE
+    for least, _, rate in ranges:
+        where = "" if border is None else f" up to {border} tokens" if least == 1 else f" from {least}"
+        found[f"operations per core and cycle{where}"] = rate.ops_per_cycle
+    return found
+
+
+def _regime(
+    rate: KernelRate,
+    shape: ExpertShape,
+    read_us: float,
+    cycles_per_us: float,
+    threads: int,
+    least: int,
+    most: int | None,
+) -> Regime:
+    row_us = 2 * shape.parameters / (rate.ops_per_cycle * cycles_per_us)
+    tile_us = rate.tile * row_us
+    residue_us = tuple(share * tile_us for share in rate.residue_tiles)
+    expert_us = rate.expert_rows * row_us
+    one_row_us = expert_us + (residue_us[1] if rate.tile > 1 else tile_us)
+    # A single expert keeps few threads busy, but it does not read its weights slower than those threads can.
+    alone = lone_expert_factor(shape, threads) * min(1.0, one_row_us / read_us)
+    return Regime(
+        min_tokens=least,
+        max_tokens=most,
+        fixed_us=rate.fixed_us,
+        token_us=rate.token_us_per_hidden * shape.hidden_size / threads,
+        expert_us=expert_us,
+        tile=rate.tile,
+        tile_us=tile_us,
+        residue_us=residue_us,
+        heaviest_factor=alone if alone > 1.0 else 0.0,
+        max_rows=MAX_ROWS,
+        floor_us=read_us,
+    )
+
+
+def lone_expert_factor(shape: ExpertShape, threads: int) -> float:
+    """How much longer an expert takes alone than its share of a busy call: 1 with one thread.
+
+    Gate and up, two thirds of the work, are cut into blocks of 256 columns, then down, after a barrier. With fewer
+    blocks than threads some threads have nothing to do; the last round of blocks may be partly empty.
+    """
+    first = 2 * -(-shape.expert_intermediate_size // BLOCK_COLUMNS)
+    second = -(-shape.hidden_size // BLOCK_COLUMNS)
+    rounds = 2 / 3 * -(-first // threads) / first + 1 / 3 * -(-second // threads) / second
+    return max(1.0, threads * rounds)

@@ -1,0 +1,111 @@
+"""A whole profile from datasheets: hardware that one does not have, without timing anything."""
+
+from datetime import UTC, datetime
+
+from placer import __version__
+from placer.cpu_datasheet import AS_THE_SHEET, CpuAdjustment, CpuDatasheet, cpu_datasheet
+from placer.datasheet import GpuDatasheet, gpu_datasheet
+from placer.errors import BadInputError
+from placer.kernels.backends import CPU_BACKENDS
+from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.kt_moe import KtMoe
+from placer.kernels.torch_int4 import TorchInt4
+from placer.model.spec import ModelSpec
+from placer.profiler import roofline
+from placer.profiler.cold_roofline import cold_kernel, roofline_cold
+from placer.profiler.cost import Provenance
+from placer.profiler.datasheet_cpu import DatasheetCpu
+from placer.profiler.profile import SCHEMA, GpuProfile, Profile, ProfiledModel
+
+DEFAULT_METHOD = "RAWINT4"
+"""What SGLang runs from a checkpoint of compressed-tensors INT4, and the first that a profile times."""
+
+
+def datasheet_profile(
+    model: ModelSpec,
+    cpu: CpuDatasheet | str,
+    gpu: GpuDatasheet | str,
+    tp: int = 1,
+    *,
+    method: str = DEFAULT_METHOD,
+    threads: int | None = None,
+    adjustment: CpuAdjustment = AS_THE_SHEET,
+) -> Profile:
+    """The profile of ``model`` on a CPU and GPUs known by their datasheets, by sheet or by name.
+
+    Parameters
+    ----------
+    method, threads
+        CPU method and kernel threads; None for all cores but one.
+    adjustment
+        What the server differs in from the CPU's sheet, where ``cpu`` is a name.
+
+    Raises
+    ------
+    BadInputError
+        When a name or the method is unknown, an adjustment out of range, or ``tp`` cuts FP8 blocks.
+    """
+    if problem := model.fp8_tp_problem(tp):
+        raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
+    sheet = cpu_datasheet(cpu, adjustment) if isinstance(cpu, str) else cpu
+    return Profile(
+        schema=SCHEMA,
+        placer_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=profiled_model(model),
+        tp=tp,
+        cpu=datasheet_cpu(model, sheet, method=method, threads=threads),
+        gpu=datasheet_gpu(model, gpu_datasheet(gpu) if isinstance(gpu, str) else gpu, tp),
+    )
+
+
+def datasheet_cpu(
+    model: ModelSpec, sheet: CpuDatasheet, *, method: str = DEFAULT_METHOD, threads: int | None = None
+) -> DatasheetCpu:
+    """The CPU's side of ``model`` by datasheet; raises what `roofline_cold` raises.
+
+    Raises
+    ------
+    BadInputError
+        Also when the method's kernel cannot run these sizes.
+    """
+    kernel, shape, nodes = cold_kernel(method), expert_shape(model), sheet.numa_nodes
+    backend = next((each for each in CPU_BACKENDS if each.method == kernel.method), None)
+    if backend is not None and issubclass(backend, KtMoe | TorchInt4):
+        if problem := backend.needs.problem(shape, frozenset(sheet.isa)):
+            raise BadInputError(f"{kernel.method} cannot run {model.name}: {problem}", problem.cure)
+        # torch knows no memory nodes: its threads run on all of them.
+        nodes = backend.memory_nodes(shape, nodes) if issubclass(backend, KtMoe) else nodes
+    size = model.expert_bytes(kernel.format, numa_nodes=nodes)
+    return roofline_cold(sheet, shape, size, method=method, threads=threads, numa_nodes=nodes)
+
+
+def datasheet_gpu(model: ModelSpec, sheet: GpuDatasheet, tp: int) -> GpuProfile:
+    """The GPU's side of ``model`` under ``tp`` by datasheet."""
+    return GpuProfile(
+        name=sheet.name,
+        usable_bytes=sheet.usable_bytes,
+        provenance=Provenance.DATASHEET,
+        source=sheet.source,
+        efficiency=dict(roofline.EFFICIENCY),
+        hot=roofline.roofline_hot(sheet, model, tp),
+        rates=roofline.roofline_rates(sheet, model, tp),
+        kernel=None,
+    )
+
+
+def expert_shape(model: ModelSpec) -> ExpertShape:
+    """The experts of ``model`` as kernels see them."""
+    return ExpertShape(model.expert_hidden_size, model.expert_intermediate_size, model.experts, model.top_k)
+
+
+def profiled_model(model: ModelSpec) -> ProfiledModel:
+    """What a profile says of ``model``."""
+    return ProfiledModel(
+        name=model.name,
+        config_sha256=model.config_sha256,
+        hidden_size=model.hidden_size,
+        expert_intermediate_size=model.expert_intermediate_size,
+        experts=model.experts,
+        top_k=model.top_k,
+    )
