@@ -6,7 +6,7 @@ from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import SideCost
 from placer.profiler.timing.kernel_profile import KernelProfile
 
-BAND_REASON = "a datasheet roofline: kernels timed on other machines, threads and memory not (profiler/cold_roofline.py)"
+BAND_REASON = "a datasheet roofline: kernels timed on other machines, many threads and full memory not at all"
 """Where `DatasheetCpu.band` comes from, in words."""
 MOST_FACTOR = 1000.0
 """No band of any use is wider."""

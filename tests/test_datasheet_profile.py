@@ -15,6 +15,7 @@ from tiny_model import tiny_model
 from placer.cpu_datasheet import CpuAdjustment, cpu_datasheet
 from placer.errors import BadInputError
 from placer.profiler.attained import attained
+from placer.profiler.cold_roofline import BAND
 from placer.profiler.cost import Provenance
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.datasheet_profile import datasheet_profile
@@ -54,7 +55,7 @@ def test_it_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("band", [1.2, 2.0], "out of range"),
+        ("band", [1.2, 2.0], "field cpu: band 1.2 to 2"),
         ("threads", 0, "out of range"),
         ("cores", "many", "cpu.cores"),
         ("band", [0.5], "cpu.band"),
@@ -222,3 +223,9 @@ def test_what_cannot_be_meant_is_said(
     assert said in err
     assert advice in err
     assert not (tmp_path / "profile.json").exists()
+
+
+def test_the_stated_band_becomes_the_uncertainty(tmp_path: Path) -> None:
+    made = datasheet_profile(tiny_model(tmp_path), "epyc-9654", "h200")
+    assert made.uncertainty.cold == BAND == (0.65, 2.0)
+    assert "datasheet" in made.uncertainty.reasons["cold"]
