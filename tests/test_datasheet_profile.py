@@ -205,7 +205,7 @@ def test_verifying_measures_here_and_says_what_is_a_datasheet(job: Path) -> None
     [
         (["--cpu", "xeon-8480"], "unknown CPU 'xeon-8480'", "did you mean xeon-8480+"),
         (["--cpu", "epyc-9654", "--cores", 1000], "--cores is 1000", "change it"),
-        (["--cores", 4], "no --cpu names one", "--cpu NAME"),
+        (["--cores", 4], "none is named", "--cpu NAME"),
         (["--cpu-method", "torch"], "no --cpu was given", "--cpu-kernel"),
         (["--cpu", "epyc-9654", "--cpu-kernel", "torch"], "--cpu-kernel", "--cpu-method"),
         (["--cpu", "epyc-9654", "--cpu-method", "FP8"], "'FP8'", "RAWINT4"),

@@ -39,7 +39,7 @@ def named_cpu(name: str | None, adjustment: "CpuAdjustment") -> "CpuDatasheet | 
         return cpu_datasheet(name, adjustment)
     if not adjustment.is_none:
         raise BadInputError(
-            "--cores, --clock, --turbo-off, --memory-channels and --memory-mts change a datasheet, and no --cpu names one",
+            "--cores, --clock, --turbo-off, --memory-channels and --memory-mts change a datasheet: none is named",
             "add --cpu NAME (placer hardware --list)",
         )
     return None
