@@ -84,12 +84,16 @@ def levels(
     """
     if problem := model.fp8_tp_problem(tp):
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
-    if workload.request_tokens > model.max_context_tokens:
+    longest = workload.longest_request_tokens
+    if longest > model.max_context_tokens:
         raise BadInputError(
-            f"a request of {workload.request_tokens:,} tokens exceeds the model's context of "
-            f"{model.max_context_tokens:,}",
-            "lower --prompt-tokens or --output-tokens",
+            f"a request of {longest:,} tokens exceeds the model's context of {model.max_context_tokens:,}",
+            "lower --prompt-tokens or --output-tokens"
+            if longest == workload.request_tokens
+            else "lower --length-variation, or the lengths in --arrivals",
         )
+    # The longest request has to fit; how many mean ones run is what the pool is sized for.
+    min_kv_tokens = max(min_kv_tokens, longest if longest > workload.request_tokens else 0)
     if not 0 <= min_hot_per_layer <= model.experts:
         raise BadInputError(
             f"{min_hot_flag} is {min_hot_per_layer}", f"a layer has {model.experts} experts: give 0 to that"

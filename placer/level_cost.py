@@ -43,6 +43,10 @@ class StepCosts:
         Share of steps that ask for more rows per expert than the profile measured.
     kv_token_us
         What a KV token more of the decoding requests' contexts adds to ``base_us``.
+    transfer_us
+        Copies of a layer to the host and back, part of ``cold_fixed_us`` and ``cold_idle_us``.
+    immediate
+        bool [S, L, E], experts whose CPU work is not deferred; None where none is. `side_us` takes all at once.
     """
 
     kind: StepKind
@@ -56,6 +60,8 @@ class StepCosts:
     base_us: float
     extrapolated_share: float
     kv_token_us: float = 0.0
+    transfer_us: float = 0.0
+    immediate: NDArray[np.bool_] | None = None
 
     def layer_us(self, hot: Mask) -> NDArray[np.float64]:
         """Time of every MoE layer of every step under ``hot`` (bool [L, E]): float [S, L]."""
@@ -89,7 +95,39 @@ def step_costs(
     A mixed step holds a token of every running request of the level; the others are its chunk.
     """
     tokens = int(steps.tokens[0])
-    load = step_load(steps.kind, tokens, settings, workload)
+    base_us, kv_token_us = base_costs(model, cost, steps.kind, tokens, settings, workload, tp)
+    transfer_us = cost.rates.transfer_call_us + cost.rates.transfer_token_us * tokens
+    idle_runs = COLD_IDLE_RUNS and not cost.behaviour.skip_idle_cold
+    return StepCosts(
+        kind=steps.kind,
+        tokens=tokens,
+        hot_us=cost.hot.expert_us(steps.rows, steps.tokens).astype(np.float32),
+        cold_us=cost.cold.expert_us(steps.rows, steps.tokens).astype(np.float32),
+        hot_fixed_us=cost.hot.fixed_us(steps.tokens),
+        cold_fixed_us=cost.cold.fixed_us(steps.tokens) + transfer_us,
+        cold_idle_us=(cost.cold.idle_us(steps.tokens) + transfer_us) * idle_runs,
+        heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
+        base_us=base_us,
+        kv_token_us=kv_token_us,
+        transfer_us=transfer_us,
+        immediate=steps.immediate,
+        extrapolated_share=float(
+            np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens)) if steps.rows.size else 0.0
+        ),
+    )
+
+
+def base_costs(
+    model: ModelSpec,
+    cost: CostModel,
+    kind: StepKind,
+    tokens: int,
+    settings: ServerSettings,
+    workload: Workload,
+    tp: int,
+) -> tuple[float, float]:
+    """Time of a step of ``tokens`` tokens outside the routed experts, and what a KV token more adds to it."""
+    load = step_load(kind, tokens, settings, workload)
 
     def base_us(load: StepLoad) -> float:
         if cost.base is not None:
@@ -98,24 +136,11 @@ def step_costs(
             alone_us = step_base_us(model, cost.rates, load, tp=tp, kv_dtype=settings.kv_dtype)
         return alone_us * cost.base_factor + cost.step_us
 
-    longer = replace(load, context_tokens=2 * load.context_tokens)
     kv_tokens = load.batch * load.context_tokens
-    transfer_us = cost.rates.transfer_call_us + cost.rates.transfer_token_us * steps.tokens
-    return StepCosts(
-        kind=steps.kind,
-        tokens=tokens,
-        hot_us=cost.hot.expert_us(steps.rows, steps.tokens).astype(np.float32),
-        cold_us=cost.cold.expert_us(steps.rows, steps.tokens).astype(np.float32),
-        hot_fixed_us=cost.hot.fixed_us(steps.tokens),
-        cold_fixed_us=cost.cold.fixed_us(steps.tokens) + transfer_us,
-        cold_idle_us=(cost.cold.idle_us(steps.tokens) + transfer_us) * COLD_IDLE_RUNS,
-        heaviest_factor=np.array([cost.cold.regime(int(count)).heaviest_factor for count in steps.tokens]),
-        base_us=base_us(load),
-        kv_token_us=(base_us(longer) - base_us(load)) / kv_tokens if kv_tokens else 0.0,
-        extrapolated_share=float(
-            np.mean(cost.cold.is_extrapolated(steps.rows, steps.tokens)) if steps.rows.size else 0.0
-        ),
-    )
+    if not kv_tokens:
+        return base_us(load), 0.0
+    longer = replace(load, context_tokens=2 * load.context_tokens)
+    return base_us(load), (base_us(longer) - base_us(load)) / kv_tokens
 
 
 def step_load(kind: StepKind, tokens: int, settings: ServerSettings, workload: Workload) -> StepLoad:

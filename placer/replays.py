@@ -1,12 +1,18 @@
 """The steps that a trace is replayed into for a level, made once per concurrency and per chunk."""
 
+from dataclasses import replace
+
+import numpy as np
+
+from placer.errors import BadInputError
 from placer.level import Level
 from placer.level_cost import LevelCosts, level_costs
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
-from placer.profiler.replay import replay_decode, replay_prefill
+from placer.profiler.deferred import immediate_experts
+from placer.profiler.replay import played_decode, replay_decode, replay_prefill
 from placer.profiler.steps import StepKind, Steps
-from placer.profiler.trace.trace import Trace
+from placer.profiler.trace.trace import CountTrace, Trace
 from placer.sampling import decode_steps, prefill_steps, whole_trace_steps
 from placer.workload import Workload
 
@@ -66,6 +72,28 @@ class Replays:
         return replay_prefill(
             self._trace, tokens, steps, seed=seed, from_decode=self._prefill_from == "decode"
         )
+
+    def sample(self, kind: StepKind, tokens: int, steps: int, *, deferred_experts: int = 0) -> Steps:
+        """``steps`` decode steps of ``tokens`` requests, or prefill chunks of ``tokens``; not kept.
+
+        Raises
+        ------
+        BadInputError
+            When experts are deferred and the trace holds counts alone.
+        """
+        if kind is StepKind.PREFILL:
+            stand_in = self._prefill_from == "decode"
+            return replay_prefill(self._trace, tokens, steps, seed=self._seed, from_decode=stand_in)
+        replayed = replay_decode(self._trace, tokens, steps, seed=self._seed)
+        if not deferred_experts:
+            return replayed
+        if isinstance(self._trace, CountTrace):
+            raise BadInputError(
+                "--deferred-experts needs to know which selections a token makes together, which a count trace lacks",
+                "record a token trace ('placer trace record'), or leave --deferred-experts out",
+            )
+        played = played_decode(self._trace, tokens, steps, np.random.default_rng(self._seed))
+        return replace(replayed, immediate=immediate_experts(self._trace, played, deferred_experts))
 
     def costs(
         self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int

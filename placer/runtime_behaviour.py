@@ -16,7 +16,8 @@ class RuntimeBehaviour:
         (kt-kernel's --kt-max-deferred-experts-per-token); they reach the hidden states a layer late, so the
         model's output changes.
     skip_idle_cold
-        Whether a layer whose experts are all hot leaves the CPU alone; sglang-kt 0.7.2 submits and syncs it.
+        Whether a layer-step in which no cold expert has rows leaves the CPU alone; sglang-kt 0.7.2 submits and syncs
+        it all the same.
     """
 
     deferred_experts: int = 0

@@ -14,6 +14,7 @@ from placer.gain import gains
 from placer.hbm import ServerSettings
 from placer.hot_bounds import MIN_FLAG, hot_bounds
 from placer.level import Level, levels
+from placer.level_predictions import level_predictions
 from placer.level_problems import LevelProblems
 from placer.level_room import roomy_levels
 from placer.level_solution import LEVEL_GAP, LevelSolution, exactly, refined, solve_level
@@ -99,6 +100,7 @@ def solve_levels(
         When no level meets the latency targets.
     """
     started = time.monotonic()
+    cost = replace(cost, behaviour=request.behaviour)
     limits = hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
     grid = roomy_levels(model, grid, limits, request)
     if request.mix:
@@ -223,7 +225,17 @@ def solve_levels(
             request.seed,
         )
 
-    predictions = {name: figures(best.level, mask) for name, mask in masks.items()}
+    predictions = level_predictions(
+        model,
+        cost,
+        report,
+        report_costs,
+        best.level,
+        masks,
+        {name: 1.0 - coverage_of_mask(report_counts, mask) for name, mask in masks.items()},
+        request,
+        banded=(chosen,),
+    )
     notes = [*reporting.header.notes, *report.notes()]
     if request.prefill_from == "none":
         notes.append(

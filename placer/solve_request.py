@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.profiler.serving.server import Scheduler
 from placer.robust import Criterion
+from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
 from placer.workload import Workload
 
 
@@ -55,6 +57,10 @@ class SolveRequest:
         Shares of the tokens by domain of the trace; empty for the trace's own.
     robust
         By which criterion the worst domain is made as good as can be, or None to plan for all together.
+    scheduler
+        Whose rules the predicted server schedules by.
+    behaviour
+        What the runtime does beyond its defaults. What it defers is predicted, but no part of the objective.
     """
 
     workload: Workload
@@ -81,6 +87,8 @@ class SolveRequest:
     lp_path: Path | None = None
     mix: Mapping[str, float] = field(default_factory=dict)
     robust: Criterion | None = None
+    scheduler: Scheduler = Scheduler.SGLANG
+    behaviour: RuntimeBehaviour = DEFAULT_BEHAVIOUR
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:

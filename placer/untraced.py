@@ -1,17 +1,20 @@
 """Planning before any trace exists: KV and an equal number of hot experts per layer, under uniform routing."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from placer.hot_bounds import MIN_FLAG, hot_bounds
 from placer.level import levels
 from placer.level_cost import level_costs
+from placer.level_predictions import level_predictions
 from placer.model.spec import ModelSpec
 from placer.prediction import predict
 from placer.profiler.cost import CostModel
 from placer.profiler.replay import replay_decode, replay_prefill
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
+from placer.replays import Replays
 from placer.sampling import decode_steps, prefill_steps
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
@@ -66,6 +69,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         When nothing fits the budget, or no level meets the latency targets.
     """
     started = time.monotonic()
+    cost = replace(cost, behaviour=request.behaviour)
     workload, L = request.workload, len(model.moe_layers)
     limits = hot_bounds(model, {}, least=request.least_hot, most=request.most_hot)
     grid = levels(
@@ -113,6 +117,17 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         missed.append(figures)
     else:
         raise targets_missed(workload, missed)
+    (figures,) = level_predictions(
+        model,
+        cost,
+        Replays(trace, request.seed, "decode"),
+        costs,
+        level,
+        {"equal_per_layer": hot},
+        {"equal_per_layer": cold_share},
+        request,
+        banded=("equal_per_layer",),
+    ).values()
     return Solved(
         level=level,
         hot=hot,

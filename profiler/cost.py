@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from placer.profiler.base_cost import BaseCost
 from placer.profiler.factor import Factors
+from placer.profiler.uncertainty import Uncertainty
+from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
 
 
 class Provenance(StrEnum):
@@ -180,6 +182,10 @@ class CostModel:
         Measured time outside the routed experts; None where it follows from ``rates``.
     base_factor, step_us
         Of a calibration: what the time outside the experts is multiplied by, and what every step adds.
+    behaviour
+        How the runtime puts the sides together.
+    uncertainty
+        How far the parts may be off; None where that is not known.
     """
 
     cold: SideCost
@@ -188,14 +194,16 @@ class CostModel:
     base: BaseCost | None = None
     base_factor: float = 1.0
     step_us: float = 0.0
+    behaviour: RuntimeBehaviour = DEFAULT_BEHAVIOUR
+    uncertainty: Uncertainty | None = None
 
     def calibrated(self, factors: Factors) -> "CostModel":
         """This cost model under the ``factors`` of a calibration."""
-        return CostModel(
-            self.cold.scaled(factors.cold),
-            self.hot.scaled(factors.hot),
-            self.rates.with_transfers(factors.transfer),
-            self.base,
+        return replace(
+            self,
+            cold=self.cold.scaled(factors.cold),
+            hot=self.hot.scaled(factors.hot),
+            rates=self.rates.with_transfers(factors.transfer),
             base_factor=self.base_factor * factors.base,
             step_us=self.step_us + factors.step_us,
         )

@@ -163,7 +163,9 @@ class Profile:
 
     def kernel_cost_model(self) -> CostModel:
         """What the kernels' measurements and the datasheet say alone, without the calibration."""
-        return CostModel(self.cpu.cost, self.gpu.hot, self.gpu.rates, self.gpu.base)
+        return CostModel(
+            self.cpu.cost, self.gpu.hot, self.gpu.rates, self.gpu.base, uncertainty=self.uncertainty
+        )
 
     @property
     def calibration_notes(self) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ from placer.export.flag import command_line
 from placer.export.kt_drafting import DRAFTING_ARCHITECTURES
 from placer.export.kt_flags import (
     LEFT_UNSET,
-    captured_batches,
     longest_context,
     recording_flags,
     render_config,
@@ -46,6 +45,7 @@ from placer.export.sglang_kt import export_sglang_kt
 from placer.preflight.check import Verdict
 from placer.preflight.cpu_weights import conversion
 from placer.preflight.versions import check_versions, installed
+from placer.profiler.serving.graph_batch import captured_batches
 from placer.speculation import MTP_SPECULATION
 from placer.window_pool import RUNTIME_DEFAULT_RATIO
 

@@ -12,6 +12,7 @@ from placer.export.kt_drafting import drafting_flags
 from placer.export.kt_pools import pool_flags
 from placer.export.kt_selection import RUNTIME, unwrapped
 from placer.placement import PlacementDocument
+from placer.profiler.serving.graph_batch import captured_batches
 
 COUNTS_FILE = "init_expert_location.pt"
 KV_DTYPES = {"bf16": "bf16", "fp8": "fp8_e4m3"}
@@ -179,16 +180,6 @@ def recording_flags(top_k: int) -> tuple[Flag, ...]:
         ),
         Flag("expert-distribution-recorder-buffer-size", -1, "Keeps every pass, in order."),
     )
-
-
-def captured_batches(largest: int) -> tuple[int, ...]:
-    """Decode batches to capture as CUDA graphs: the runtime's own steps up to ``largest``, and ``largest``.
-
-    Steps of _generate_cuda_graph_batch_sizes in server_args.py. They stop at the last step that is not above
-    the maximum, so a maximum of 5 captures 1, 2 and 4 and runs batches of 5 without a graph.
-    """
-    steps = (1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, largest + 1, 32))
-    return tuple(sorted({step for step in steps if step <= largest} | {largest}))
 
 
 def longest_context(config: Mapping[str, Any]) -> int | None:

@@ -124,7 +124,7 @@ class SglangScheduler:
         decoding = int(played.held[self._running].sum())
         for part in batch:
             played.held[part.request] += part.tokens
-        step_us = self._times.prefill_us(0, tokens, context)
+        step_us = self._times.prefill_us(0, tokens, 0)
         played.prefilled(step_us, tokens, decoding + context + tokens)
         for part in batch:
             if part.request == self._chunked:

@@ -20,7 +20,10 @@ class StepTimes(Protocol):
         """
 
     def prefill_us(self, requests: int, prompt_tokens: int, kv_tokens: int) -> float:
-        """Time of one step of ``prompt_tokens`` prompt tokens beside ``requests`` decoding requests."""
+        """Time of one step of ``prompt_tokens`` prompt tokens beside ``requests`` decoding requests.
+
+        Those hold ``kv_tokens`` together before it.
+        """
 
 
 @dataclass(frozen=True)

@@ -99,17 +99,18 @@ class VllmScheduler:
 
     def _run(self, scheduled: dict[int, int]) -> None:
         played = self._played
-        decoding = sum(self._decodes(request) for request in scheduled)
+        decoding = [request for request in scheduled if self._decodes(request)]
+        read = int(played.held[decoding].sum())
         context = int(played.held[list(scheduled)].sum())
         others = int(played.held[self._running].sum()) - context
-        prompt_tokens = sum(scheduled.values()) - decoding
+        prompt_tokens = sum(scheduled.values()) - len(decoding)
         for request, tokens in scheduled.items():
             played.held[request] += tokens
         if prompt_tokens:
-            step_us = self._times.prefill_us(decoding, prompt_tokens, context)
+            step_us = self._times.prefill_us(len(decoding), prompt_tokens, read)
             played.prefilled(step_us, prompt_tokens, others + context + sum(scheduled.values()))
         else:
-            played.decoded(self._times.decode_us(decoding, context, 1), decoding, context)
+            played.decoded(self._times.decode_us(len(decoding), read, 1), len(decoding), read)
         for request in scheduled:
             if not played.missing(request) and played.emit(request):
                 self._running.remove(request)
