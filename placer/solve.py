@@ -214,28 +214,13 @@ def solve_levels(
     report_costs = report.costs(model, cost, best.level, request.workload, request.tp)
     report_counts = selection_counts(reporting)
 
-    def figures(level: Level, mask: Mask) -> Prediction:
+    def at_level(level: Level, masks: dict[str, Mask], banded: tuple[str, ...]) -> dict[str, Prediction]:
         here = level is best.level
-        return predict(
-            report_costs if here else report.costs(model, cost, level, request.workload, request.tp),
-            mask,
-            1.0 - coverage_of_mask(report_counts, mask),
-            level.settings,
-            request.workload,
-            request.seed,
-        )
+        costs = report_costs if here else report.costs(model, cost, level, request.workload, request.tp)
+        shares = {name: 1.0 - coverage_of_mask(report_counts, mask) for name, mask in masks.items()}
+        return level_predictions(model, cost, report, costs, level, masks, shares, request, banded=banded)
 
-    predictions = level_predictions(
-        model,
-        cost,
-        report,
-        report_costs,
-        best.level,
-        masks,
-        {name: 1.0 - coverage_of_mask(report_counts, mask) for name, mask in masks.items()},
-        request,
-        banded=(chosen,),
-    )
+    predictions = at_level(best.level, masks, (chosen,))
     notes = [*reporting.header.notes, *report.notes()]
     if request.prefill_from == "none":
         notes.append(
@@ -287,7 +272,11 @@ def solve_levels(
         whole_layers=whole_layers(report_costs.decode),
         sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
         held_out=splits_by_request(trace, len(SPLIT_SHARES)),
-        frontier=frontier(returned, tried, bounds, figures) if request.frontier else (),
+        frontier=frontier(
+            returned, tried, bounds, lambda level, mask: at_level(level, {"plan": mask}, ())["plan"]
+        )
+        if request.frontier
+        else (),
         convergence=convergence,
         gains=gains(
             hot,
