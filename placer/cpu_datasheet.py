@@ -10,6 +10,8 @@ from placer.known_name import unknown_name
 CHANNEL_BYTES = 8
 """A DDR channel moves 64 bits per transfer."""
 MOST_SOCKETS = 8
+_LINE = re.compile(r"xeon-(?:platinum|gold|silver)-")
+"""Lines that makers put between family and number, which is unique without."""
 _SOCKETS = re.compile(r"(?P<name>.+)x(?P<sockets>[1-9])")
 
 
@@ -38,8 +40,8 @@ class CpuDatasheet:
         The instruction sets among those that INT4 kernels distinguish.
     pcie_generation
         Of its host links.
-    source
-        Where the figures come from, those from memory named.
+    source, arithmetic_source
+        Where the figures come from, those from memory named; and those of the units.
     adjustments
         What was changed against the sheet, in words.
     """
@@ -57,6 +59,7 @@ class CpuDatasheet:
     isa: tuple[str, ...]
     pcie_generation: int
     source: str
+    arithmetic_source: str
     adjustments: tuple[str, ...] = ()
 
     @property
@@ -116,6 +119,8 @@ AS_THE_SHEET = CpuAdjustment()
 def cpu_datasheet(name: str, adjustment: CpuAdjustment = AS_THE_SHEET) -> CpuDatasheet:
     """The datasheet of the server CPUs called ``name``, changed by ``adjustment``.
 
+    "Xeon Gold 6454S" and "epyc-9654p", the single-socket version, are understood too.
+
     Raises
     ------
     BadInputError
@@ -141,16 +146,19 @@ def cpu_datasheet(name: str, adjustment: CpuAdjustment = AS_THE_SHEET) -> CpuDat
         bf16_ops_per_cycle=model.core.bf16_ops_per_cycle,
         isa=model.core.isa,
         pcie_generation=5,
-        source=f"{model.source}; arithmetic: {model.core.source}",
+        source=model.source,
+        arithmetic_source=model.core.source,
     )
     return _adjusted(sheet, adjustment)
 
 
 def _model(name: str) -> tuple[CpuModel, int]:
     known = {model.name: model for model in CPU_MODELS}
-    wanted = name.strip().lower()
+    wanted = _LINE.sub("xeon-", "-".join(name.lower().split()))
     if wanted in known:
         return known[wanted], 1
+    if wanted.startswith("epyc-") and wanted.removesuffix("p") in known:
+        return known[wanted.removesuffix("p")], 1
     match = _SOCKETS.fullmatch(wanted)
     if match and match["name"] in known:
         return known[match["name"]], int(match["sockets"])

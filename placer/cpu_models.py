@@ -74,7 +74,6 @@ _ARK = "Intel ARK as exported 2023-07 (felixsteinke/cpu-spec-dataset); all-core 
 _ARK_BASE = "Intel ARK as exported 2023-07 (felixsteinke/cpu-spec-dataset); no all-core turbo"
 _AWS = "cores and cache as instances report them (48 cores, 105 MB); clocks and memory from memory"
 _EMR = "launch reports (techopse.com, technosports.co.in: cores, base, cache, DDR5-5600); all-core turbo from memory"
-_EMR_MEMORY = "from memory"
 _GNR = "Hardwareluxx, Xeon 6972P review (its 6900P table); MRDIMM-8800: --memory-mts 8800"
 _GNR_SP = "launch report (infogioco.it: cores, base, cache; cnews.cz: eight channels of DDR5-6400); no all-core turbo"
 _GENOA = "AMD's specification export 2023-07 (felixsteinke/cpu-spec-dataset), all-core boost of that table"
@@ -99,8 +98,6 @@ CPU_MODELS = (
     CpuModel("xeon-w9-3495x", 56, 1.9, None, 105, 8, 4800, _AMX, _ARK_BASE, 1),
     # Emerald Rapids.
     CpuModel("xeon-8592+", 64, 1.9, 2.9, 320, 8, 5600, _AMX, _EMR),
-    CpuModel("xeon-8558", 48, 2.1, 3.0, 260, 8, 5200, _AMX, _EMR_MEMORY),
-    CpuModel("xeon-6530", 32, 2.1, 2.7, 160, 8, 4800, _AMX, _EMR_MEMORY),
     # Granite Rapids.
     CpuModel("xeon-6980p", 128, 2.0, 3.2, 504, 12, 6400, _AMX, _GNR),
     CpuModel("xeon-6979p", 120, 2.1, 3.2, 504, 12, 6400, _AMX, _GNR),

@@ -298,8 +298,9 @@ def _fit_warnings(profile: Profile) -> list[str]:
     if isinstance(cpu, DatasheetCpu):
         return [
             *warnings,
-            f"warning: the CPU's side is a datasheet roofline: cold times may be {cpu.band[0]:g} to {cpu.band[1]:g} "
-            "times as long; profile on the server before you rely on them",
+            f"warning: the CPU's side is a datasheet roofline: true cold times may be {cpu.band[0]:g} to "
+            f"{cpu.band[1]:g} times the predicted; profile on the server before you rely on them (--host-memory SIZE "
+            "checks what a datasheet does not know)",
             *(() if profile.calibration is None else profile.calibration.warnings),
         ]
     mape = cpu.report.overall.mape

@@ -94,7 +94,7 @@ def roofline_cold(
         ranges.append((border + 1, None, beyond))
     return DatasheetCpu(
         name=cpu.name,
-        source=cpu.source,
+        source=f"{cpu.source}; arithmetic: {cpu.arithmetic_source}",
         adjustments=cpu.adjustments,
         method=kernel.method,
         backend=kernel.backend,

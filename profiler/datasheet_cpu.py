@@ -78,8 +78,8 @@ class DatasheetCpu:
         factors = ", ".join(f"{name} {value:g}" for name, value in self.efficiency.items())
         low, high = self.band
         return (
-            f"datasheet roofline of {self.device} for {self.method}, {self.threads} thread(s) ({factors}; true times "
-            f"{low:g} to {high:g} times as long)"
+            f"datasheet roofline of {self.device} for {self.method}, {self.threads} thread(s) ({factors}; true "
+            f"times {low:g} to {high:g} of it)"
         )
 
 

@@ -12,6 +12,7 @@ from placer.profiler.cold_kernel import COLD_KERNELS
 from placer.profiler.cold_roofline import BAND, NUMA_SHARE, lone_expert_factor, roofline_cold
 from placer.profiler.cost import Provenance
 from placer.profiler.datasheet_cpu import DatasheetCpu
+from placer.profiler.fit import call_us
 
 QWEN30 = ExpertShape(2048, 768, 128, 8)
 QWEN480 = ExpertShape(6144, 2560, 48, 8)
@@ -34,6 +35,7 @@ def one_core(*, ghz: float, channel_mts: int, cores: int = 1) -> CpuDatasheet:
         isa=("avx2", "avx512f", "avx512bw"),
         pcie_generation=5,
         source="a test",
+        arithmetic_source="a test",
     )
 
 
@@ -172,6 +174,30 @@ def test_a_second_socket_helps_as_much_as_it_was_seen_to() -> None:
     half = roofline_cold(cpu_datasheet("xeon-6454sx2"), QWEN480, size, numa_nodes=1)
     assert (half.threads, half.numa_nodes) == (31, 1)
     assert half.cost.regimes[0].floor_us == pytest.approx(one.floor_us)
+
+
+DEEPSEEK = ExpertShape(7168, 2048, 256, 8)
+DEEPSEEK_MOE_LAYERS = 58
+
+
+@pytest.mark.parametrize(
+    ("cpu", "tokens_per_s"),
+    [
+        # DeepSeek-V3 in Q4_K_M, all experts on the CPU, one request, a 4090 for the rest: one socket and two
+        # (ktransformers doc/en/DeepseekR1_V3_tutorial.md, V0.2, eight experts).
+        ("xeon-6454s", 8.73),
+        ("xeon-6454sx2", 12.208),
+    ],
+)
+def test_a_servers_tokens_leave_room_for_the_gpu_and_no_more_than_the_band(
+    cpu: str, tokens_per_s: float
+) -> None:
+    found = roofline_cold(cpu_datasheet(cpu), DEEPSEEK, bytes_of(DEEPSEEK, 0.5625), method="LLAMAFILE")
+    layer_us = call_us(found.cost, np.ones(8, dtype=np.int64), 1)
+    cold_share = DEEPSEEK_MOE_LAYERS * layer_us / 1e6 * tokens_per_s
+    # The GPU's part takes something between nothing and half of a token.
+    assert found.band[0] < 1 / cold_share
+    assert 0.5 / cold_share < found.band[1]
 
 
 @settings(deadline=None)

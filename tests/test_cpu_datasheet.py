@@ -10,6 +10,7 @@ from placer.errors import BadInputError
 def test_every_row_is_sourced_and_plausible(name: str) -> None:
     cpu = cpu_datasheet(name)
     assert len(cpu.source) > 30
+    assert len(cpu.arithmetic_source) > 30
     assert 16 <= cpu.cores <= 192
     # No base clock above the turbo, and no all-core clock of today's silicon above 5 GHz.
     assert 1.5 <= cpu.base_ghz <= cpu.clock_ghz <= 5.0
@@ -52,6 +53,12 @@ def test_two_sockets_have_twice_of_everything_but_the_clock() -> None:
 def test_a_name_that_ends_in_x_is_one_socket() -> None:
     assert cpu_datasheet("threadripper-7970x").sockets == 1
     assert cpu_datasheet("epyc-9684xx2").cores == 192
+
+
+@pytest.mark.parametrize("name", ["Xeon Gold 6454S", "xeon-gold-6454s", " XEON-6454S "])
+def test_names_are_understood_as_makers_write_them(name: str) -> None:
+    assert cpu_datasheet(name).name == "xeon-6454s"
+    assert cpu_datasheet("EPYC 9654P").name == "epyc-9654"
 
 
 def test_a_server_may_differ_from_the_sheet() -> None:

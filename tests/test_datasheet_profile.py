@@ -7,14 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_results import sglang_result, written
 from placements import placement
 from profiles import SHAPE
 from profiles import profile as timed_profile
 from tiny_model import tiny_model
 
+from placer.calibrate import CalibrateRequest, calibrate
 from placer.cpu_datasheet import CpuAdjustment, cpu_datasheet
 from placer.errors import BadInputError
 from placer.profiler.attained import attained
+from placer.profiler.benchmark_file import read_benchmark_file
 from placer.profiler.cold_roofline import BAND
 from placer.profiler.cost import Provenance
 from placer.profiler.datasheet_cpu import DatasheetCpu
@@ -198,6 +201,30 @@ def test_verifying_measures_here_and_says_what_is_a_datasheet(job: Path) -> None
     assert any("datasheet roofline of epyc-9354" in note for note in found.notes)
     # A sheet has no calls that could be timed again.
     assert found.drift is None
+
+
+def test_a_servers_own_figures_calibrate_it(job: Path, tmp_path: Path) -> None:
+    model = tiny_model(job / "model")
+    made = datasheet_profile(model, "epyc-9354", "rtx-4090", method="torch", threads=1)
+    half_hot = placement(
+        {layer: [0, 1, 2, 3] for layer in range(4)},
+        layers=range(4),
+        experts=8,
+        cpu_method="torch",
+        kt={"threads": 1, "subpools": 1},
+    )
+    results = written(tmp_path / "bench.jsonl", sglang_result(max_concurrency=4))
+    trace = read_trace(job / "trace.safetensors")
+    found = calibrate(
+        made, half_hot, model, trace, [read_benchmark_file(results)], None, CalibrateRequest(force=True)
+    )
+    write_profile(found.profile, tmp_path / "profile.json")
+    again = read_profile(tmp_path / "profile.json")
+    assert again.cpu == made.cpu
+    assert again.calibration == found.calibration
+    cold = found.calibration.factors.cold
+    ratio = again.cost_model().cold.regimes[0].tile_us / made.cost_model().cold.regimes[0].tile_us
+    assert ratio == pytest.approx(cold)
 
 
 @pytest.mark.parametrize(

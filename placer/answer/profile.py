@@ -82,8 +82,8 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
 def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
     low, high = cpu.band
     head = Text(
-        f"{cpu.device} by datasheet, {cpu.method}: nothing was timed; true times of the CPU's side may be {low:g} to "
-        f"{high:g} times as long",
+        f"{cpu.device} by datasheet, {cpu.method}: nothing was timed; true times of the CPU's side may be "
+        f"{low:g} to {high:g} times what is said here",
         style="bold",
     )
     table = Table(box=None, pad_edge=False)

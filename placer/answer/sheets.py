@@ -10,7 +10,15 @@ from rich.text import Text
 def sheets_answer(document: dict[str, Any]) -> RenderableType:
     """Two tables and their sources, numbered where they stand in the table."""
     sources = list(
-        dict.fromkeys(sheet["source"] for kind in ("cpu_sheets", "gpu_sheets") for sheet in document[kind])
+        dict.fromkeys(
+            sheet[field]
+            for kind, field in (
+                ("cpu_sheets", "source"),
+                ("cpu_sheets", "arithmetic_source"),
+                ("gpu_sheets", "source"),
+            )
+            for sheet in document[kind]
+        )
     )
     number = {source: str(index) for index, source in enumerate(sources, start=1)}
     return Group(
@@ -26,7 +34,7 @@ def sheets_answer(document: dict[str, Any]) -> RenderableType:
 
 
 def _cpus(sheets: list[dict[str, Any]], number: dict[str, str]) -> Table:
-    table = _table("CPU", "cores", "GHz (base)", "memory", "GB/s", "INT8", "BF16", "cache", "PCIe", "source")
+    table = _table("CPU", "cores", "GHz (base)", "channels", "GB/s", "INT8", "BF16", "cache", "sources")
     for cpu in sheets:
         table.add_row(
             cpu["name"],
@@ -37,8 +45,7 @@ def _cpus(sheets: list[dict[str, Any]], number: dict[str, str]) -> Table:
             f"{cpu['int8_flops'] / 1e12:,.1f} T",
             f"{cpu['bf16_flops'] / 1e12:,.1f} T",
             f"{cpu['cache_bytes'] / 2**20:,.0f} MiB",
-            f"{cpu['pcie_generation']}.0",
-            number[cpu["source"]],
+            f"{number[cpu['source']]}, {number[cpu['arithmetic_source']]}",
         )
     return table
 
@@ -61,7 +68,7 @@ def _gpus(sheets: list[dict[str, Any]], number: dict[str, str]) -> Table:
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(first)
+    table.add_column(first, no_wrap=True)
     for header in others:
         table.add_column(header, justify="right")
     return table
