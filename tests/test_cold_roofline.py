@@ -1,48 +1,21 @@
 """The CPU's roofline: bytes or arithmetic by hand, against kernels that were timed, and what may be asked of it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.cpu_datasheet import CPU_NAMES, CpuDatasheet, cpu_datasheet
+from placer.cpu_datasheet import CPU_NAMES, cpu_datasheet
 from placer.errors import BadInputError
+from placer.examples.datasheet_check import QWEN30, QWEN480, TIMED, TimedKernel, table
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cold_kernel import COLD_KERNELS
 from placer.profiler.cold_roofline import BAND, NUMA_SHARE, lone_expert_factor, roofline_cold
 from placer.profiler.cost import Provenance
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.fit import call_us
-
-QWEN30 = ExpertShape(2048, 768, 128, 8)
-QWEN480 = ExpertShape(6144, 2560, 48, 8)
-"""The sizes of Qwen3-Coder-480B, with as many experts as the timings below had."""
-
-
-def one_core(*, ghz: float, channel_mts: int, cores: int = 1) -> CpuDatasheet:
-    """A machine of ``cores`` cores behind one memory channel."""
-    return CpuDatasheet(
-        name="measured",
-        sockets=1,
-        cores=cores,
-        clock_ghz=ghz,
-        base_ghz=ghz,
-        memory_channels=1,
-        memory_mts=channel_mts,
-        cache_bytes=1 << 25,
-        int8_ops_per_cycle=256,
-        bf16_ops_per_cycle=32,
-        isa=("avx2", "avx512f", "avx512bw"),
-        pcie_generation=5,
-        source="a test",
-        arithmetic_source="a test",
-    )
-
-
-EMERALD = one_core(ghz=2.83, channel_mts=2050)
-"""16.4 GB/s for one core, 725 Gop/s of VNNI: what the Emerald Rapids under the first timings below did."""
-ZEN4 = one_core(ghz=3.45, channel_mts=3025)
-"""24.2 GB/s for one core, 442 Gop/s of INT8: the Zen 4 under the last of them."""
 
 
 def bytes_of(shape: ExpertShape, per_weight: float) -> int:
@@ -90,60 +63,19 @@ def test_amx_serves_prefill_of_converted_weights_only_where_it_is() -> None:
     assert raw.cost.regimes[1].tile == 4
 
 
-@pytest.mark.parametrize(
-    ("method", "per_weight", "shape", "cpu", "tokens", "measured"),
-    [
-        # kt-kernel and torch, microseconds of an expert by rows, weights from memory: one core of an Emerald Rapids.
-        (
-            "RAWINT4",
-            0.625,
-            QWEN30,
-            EMERALD,
-            64,
-            {1: 382, 2: 656, 4: 1120, 8: 2130, 16: 4310, 32: 8240, 64: 16190},
-        ),
-        (
-            "RAWINT4",
-            0.625,
-            QWEN30,
-            EMERALD,
-            65,
-            {1: 437, 2: 480, 3: 733, 4: 612, 8: 914, 16: 1718, 32: 3209, 64: 6354},
-        ),
-        ("RAWINT4", 0.625, QWEN480, EMERALD, 24, {1: 3770, 2: 6230, 4: 10970, 8: 20800, 16: 40030}),
-        ("RAWINT4", 0.625, QWEN480, EMERALD, 25, {32: 28170, 64: 60680}),
-        ("LLAMAFILE", 0.5625, QWEN30, EMERALD, 9, {1: 345, 2: 611, 4: 1013, 8: 1786, 9: 1958}),
-        ("LLAMAFILE", 0.5625, QWEN30, EMERALD, 10, {10: 1028, 16: 1507, 32: 3031, 64: 6084}),
-        ("torch", 0.625, QWEN30, EMERALD, 8, {1: 375, 2: 467, 4: 647, 8: 1227, 16: 2366, 32: 4634, 64: 9147}),
-        ("torch", 0.625, QWEN480, EMERALD, 8, {1: 3474, 2: 4347, 4: 6232, 8: 11876, 16: 23140, 64: 91100}),
-        # The fit of a profile on one core of a Zen 4.
-        ("RAWINT4", 0.625, QWEN30, ZEN4, 64, {1: 238, 2: 455, 4: 863, 8: 1673, 32: 6530, 64: 13007}),
-        ("RAWINT4", 0.625, QWEN30, ZEN4, 65, {1: 401, 2: 445, 3: 658, 4: 570, 8: 866, 16: 1510, 64: 5372}),
-    ],
-)
-def test_timed_kernels_lie_in_the_band(
-    method: str,
-    per_weight: float,
-    shape: ExpertShape,
-    cpu: CpuDatasheet,
-    tokens: int,
-    measured: dict[int, float],
-) -> None:
-    found = roofline_cold(cpu, shape, bytes_of(shape, per_weight), method=method, threads=1)
-    low, high = found.band
-    ratios = np.array(list(measured.values())) / times(found, tokens, list(measured))
-    assert ratios.min() > low
+@pytest.mark.parametrize("timed", TIMED, ids=lambda timed: f"{timed.cpu.name}-{timed.method}-{timed.tokens}")
+def test_timed_kernels_lie_in_the_band(timed: TimedKernel) -> None:
+    ratios = timed.ratios()
+    low, high = BAND
+    assert low < ratios.min()
     assert ratios.max() < high
     # Kernels' rates were timed: they hold closer than the band, which is for what was not.
     assert 0.7 < ratios.min() <= ratios.max() < 1.3
 
 
-def test_two_threads_on_two_cores_lie_in_the_band() -> None:
-    cpu = one_core(ghz=2.83, channel_mts=4125, cores=2)
-    found = roofline_cold(cpu, QWEN30, bytes_of(QWEN30, 0.625), method="torch", threads=2)
-    measured = np.array([227, 275, 371, 676, 1252, 2409, 4690])
-    ratios = measured / times(found, 8, [1, 2, 4, 8, 16, 32, 64])
-    assert found.band[0] < ratios.min() <= ratios.max() < found.band[1]
+def test_the_document_shows_the_table() -> None:
+    document = Path(__file__).resolve().parents[1] / "docs" / "datasheets.md"
+    assert table() in document.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
