@@ -26,7 +26,8 @@ from placer.profiler.calibration import (
 from placer.profiler.factor import FactorName
 from placer.profiler.factor_fit import fit_factors
 from placer.profiler.kt_timing_log import KtTimingLog
-from placer.profiler.profile import Profile, ProfileUse, check_profile_matches
+from placer.profiler.profile import Profile
+from placer.profiler.profile_use import ProfileUse, check_profile_matches
 from placer.profiler.serving_benchmark import ServingBenchmark
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests

@@ -17,7 +17,8 @@ from placer.export.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
 from placer.placement import write_placement
 from placer.planning import plan
-from placer.profiler.profile import Profile, ProfileUse, write_profile
+from placer.profiler.profile import Profile, write_profile
+from placer.profiler.profile_use import ProfileUse
 from placer.profiler.profiling import ProfileRequest, profile_model
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.synth import synthesise

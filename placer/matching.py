@@ -2,7 +2,8 @@
 
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
-from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.profile import Profile
+from placer.profiler.profile_use import check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 

@@ -17,13 +17,8 @@ from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.factor import FactorName
-from placer.profiler.profile import (
-    AS_PROFILED,
-    Profile,
-    ProfileUse,
-    check_profile_error,
-    check_profile_matches,
-)
+from placer.profiler.profile import Profile
+from placer.profiler.profile_use import AS_PROFILED, ProfileUse, check_profile_error, check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 from placer.sampling_document import heldout_sampling, robust_section

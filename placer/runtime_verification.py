@@ -14,7 +14,8 @@ from placer.planned_level import planned_level, planned_workload
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.kt_timing_log import KtTiming, KtTimingLog
-from placer.profiler.profile import Profile, check_profile_matches
+from placer.profiler.profile import Profile
+from placer.profiler.profile_use import check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace

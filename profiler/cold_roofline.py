@@ -127,7 +127,9 @@ def _factors(
     if nodes > 1:
         found["share of both over two or more sockets"] = NUMA_SHARE
     for least, _, rate in ranges:
-        where = "" if border is None else f" up to {border} tokens" if least == 1 else f" from {least}"
+        where = (
+            "" if border is None else f" to {border} tokens:" if least == 1 else f" from {least} tokens on:"
+        )
         found[f"operations per core and cycle{where}"] = rate.ops_per_cycle
     return found
 

@@ -79,7 +79,7 @@ class DatasheetCpu:
         low, high = self.band
         return (
             f"datasheet roofline of {self.device} for {self.method}, {self.threads} thread(s) ({factors}; true "
-            f"times {low:g} to {high:g} of it)"
+            f"times {low:g} to {high:g} times that)"
         )
 
 

@@ -23,7 +23,8 @@ from placer.profiler.cost import Provenance
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.datasheet_profile import datasheet_profile
 from placer.profiler.merged_profile import merge_profiles
-from placer.profiler.profile import check_profile_error, read_profile, write_profile
+from placer.profiler.profile import read_profile, write_profile
+from placer.profiler.profile_use import check_profile_error
 from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.verification import VerifyRequest, verify

@@ -17,15 +17,8 @@ from placer.model.spec import ModelSpec
 from placer.points import COLUMNS, points_csv
 from placer.profiler.attained import attained
 from placer.profiler.merged_profile import merge_profiles
-from placer.profiler.profile import (
-    MOST_MAPE,
-    Profile,
-    ProfileUse,
-    check_profile_error,
-    check_profile_matches,
-    read_profile,
-    write_profile,
-)
+from placer.profiler.profile import Profile, read_profile, write_profile
+from placer.profiler.profile_use import MOST_MAPE, ProfileUse, check_profile_error, check_profile_matches
 
 
 @pytest.fixture(scope="module")

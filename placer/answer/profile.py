@@ -7,7 +7,8 @@ from rich.text import Text
 
 from placer.answer.visible import all_visible
 from placer.profiler.datasheet_cpu import DatasheetCpu
-from placer.profiler.profile import Profile, check_profile_error
+from placer.profiler.profile import Profile
+from placer.profiler.profile_use import check_profile_error
 from placer.profiler.timing.kernel_profile import KernelProfile
 from placer.units import gib, signed_percent
 

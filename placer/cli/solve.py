@@ -103,7 +103,8 @@ def solve(
     from placer.model.spec import read_model
     from placer.placement import write_placement
     from placer.planning import plan
-    from placer.profiler.profile import ProfileUse, read_profile
+    from placer.profiler.profile import read_profile
+    from placer.profiler.profile_use import ProfileUse
     from placer.profiler.trace.file import read_trace
     from placer.profiler.trace.mix import parse_mix
     from placer.robust import Criterion
