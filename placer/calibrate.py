@@ -32,9 +32,8 @@ from placer.profiler.serving_benchmark import ServingBenchmark
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.replays import EVALUATION_SEED, Replays
+from placer.replays import EVALUATION_SEED, SPLIT_SHARES, Replays
 from placer.served_settings import served_mismatches
-from placer.solve import SPLIT_SHARES
 from placer.untraced import uniform_trace
 from placer.workload import MOST_CLIENTS, Workload
 

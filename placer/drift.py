@@ -22,8 +22,8 @@ from placer.profiler.trace.heldout import LEAST_REQUESTS
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import resampled_requests, split_requests
 from placer.profiler.trace.trace import CountTrace, Trace
-from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
-from placer.solve import SPLIT_SHARES, solve_levels
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
+from placer.solve import solve_levels
 from placer.solve_request import SolveRequest
 from placer.solvers.problem import Mask
 

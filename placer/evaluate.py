@@ -20,8 +20,7 @@ from placer.profiler.trace.mix import check_mix, mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, tokens_where
 from placer.profiler.trace.trace import Phase, TokenTrace, Trace
-from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
-from placer.solve import SPLIT_SHARES
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
 from placer.solvers.problem import Mask
 
 _WORTH = 0.01

@@ -20,8 +20,8 @@ from placer.profiler.timing.joined_step import JoinedStep, joined_steps
 from placer.profiler.timing.joined_timing import JoinedSpec, TimedJoinedStep, longest_first, time_joined
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
+from placer.replays import SPLIT_SHARES
 from placer.sampling import decode_steps
-from placer.solve import SPLIT_SHARES
 
 WORST = 5
 """Layer-steps listed with the largest errors."""

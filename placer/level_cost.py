@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings, expert_share_bytes
 from placer.model.spec import ModelSpec
+from placer.objective import OUTPUT_TOKEN, Weighting
 from placer.profiler.base import step_base_us
 from placer.profiler.cost import CostModel
 from placer.profiler.step_load import StepLoad
@@ -177,10 +178,18 @@ class LevelCosts:
 
     def output_token_us(self, hot: Mask) -> float:
         """Mean microseconds per output token under ``hot``, base included."""
-        decode = float(self.decode.step_us(hot).mean()) / self.decode.tokens
-        if self.prefill is None:
-            return decode
-        return decode + self.prefill_weight * float(self.prefill.step_us(hot).mean())
+        return self.weighted_us(hot, OUTPUT_TOKEN)
+
+    def weighted_us(self, hot: Mask, weighting: Weighting) -> float:
+        """Mean time under ``hot`` as ``weighting`` adds it up, base included."""
+        return sum(share * float(part.step_us(hot).mean()) for part, share in self.weighted_parts(weighting))
+
+    def weighted_parts(self, weighting: Weighting) -> tuple[tuple[StepCosts, float], ...]:
+        """The kinds of steps that ``weighting`` counts, each with the weight of its mean step."""
+        parts = [(self.decode, weighting.decode / self.decode.tokens)]
+        if self.prefill is not None:
+            parts.append((self.prefill, weighting.prefill * self.prefill_weight))
+        return tuple((part, share) for part, share in parts if share > 0)
 
 
 def level_costs(
@@ -211,8 +220,9 @@ def placement_problem(
     name: str,
     min_hot: NDArray[np.int64] | None = None,
     max_hot: NDArray[np.int64] | None = None,
+    weighting: Weighting = OUTPUT_TOKEN,
 ) -> PlacementProblem:
-    """The level's problem: minimise microseconds per output token over the hot set.
+    """The level's problem: minimise mean times as ``weighting`` adds them up, over the hot set.
 
     ``linear_us`` float [L, E] is the sampling correction of `placer.sampling`, or None. ``min_hot`` and ``max_hot``
     int [L] bound the hot experts of each layer.
@@ -221,9 +231,7 @@ def placement_problem(
     max(h, i + c) = i + max(h - i, c) where c, the cold side beyond it, is never negative.
     """
     L, E = len(model.moe_layers), model.experts
-    parts = [(costs.decode, 1.0 / costs.decode.tokens)]
-    if costs.prefill is not None:
-        parts.append((costs.prefill, costs.prefill_weight))
+    parts = costs.weighted_parts(weighting)
     weight = np.concatenate([np.full(len(part.hot_us), share / len(part.hot_us)) for part, share in parts])
     share_bytes = expert_share_bytes(model, tp)
 

@@ -11,11 +11,13 @@ from placer.hot_bounds import HotBounds
 from placer.level import Level
 from placer.level_cost import LevelCosts, placement_problem
 from placer.model.spec import ModelSpec
+from placer.objective import Limit, Weighting, weighed
 from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind
 from placer.replays import Replays
 from placer.sampling import expected_expert_us, sampling_correction
 from placer.solve_request import SolveRequest
+from placer.solvers.ilp_model import TimeLimit
 from placer.solvers.problem import Mask, PlacementProblem
 
 Expectations = dict[tuple[StepKind, int], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -50,22 +52,44 @@ class LevelProblems:
         """The baseline ``name`` within the limits and the level's room: bool [L, E]."""
         return self.limits.baseline(BASELINES[name], self.counts, level.room_experts)
 
+    def weighed(self, level: Level) -> Weighting:
+        """What the request's objective weighs at ``level``."""
+        return weighed(self.request.objective, level.settings.max_running_requests)
+
     def promising_first(self, grid: Iterable[Level]) -> list[Level]:
         """Levels by what the frequency ranking costs at them, so that later ones are cut off early."""
-        return sorted(
-            grid, key=lambda level: self.costs(level).output_token_us(self.baseline("frequency", level))
-        )
 
-    def problem(self, level: Level) -> PlacementProblem:
-        """The level's problem, its sampled steps corrected to the whole of the part."""
+        def frequency_us(level: Level) -> float:
+            return self.costs(level).weighted_us(self.baseline("frequency", level), self.weighed(level))
+
+        return sorted(grid, key=frequency_us)
+
+    def time_limit(self, level: Level, limit: Limit, limited: PlacementProblem) -> TimeLimit | None:
+        """``limit`` on the steps of the level's own problem; None where that leaves out steps that it counts.
+
+        ``limited`` is the problem that minimises the limit.
+        """
+        costs = self.costs(level)
+        shares = {part.kind: share for part, share in costs.weighted_parts(limit.weighting)}
+        own = [part for part, _ in costs.weighted_parts(self.weighed(level))]
+        if not shares.keys() <= {part.kind for part in own}:
+            return None
+        weight = np.concatenate(
+            [np.full(len(part.hot_us), shares.get(part.kind, 0.0) / len(part.hot_us)) for part in own]
+        )
+        return TimeLimit(weight, limited.linear_us, limit.target_us - limited.constant_us)
+
+    def problem(self, level: Level, weighting: Weighting | None = None) -> PlacementProblem:
+        """The level's problem, its sampled steps corrected to the whole of the part.
+
+        Minimises what the request's objective weighs, or ``weighting``.
+        """
+        weighting = self.weighed(level) if weighting is None else weighting
         settings = level.settings
         costs = self.costs(level)
         plan = self.baseline("frequency", level)
         linear_us = np.zeros(plan.shape)
-        parts = [(costs.decode, 1.0 / costs.decode.tokens)]
-        if costs.prefill is not None:
-            parts.append((costs.prefill, costs.prefill_weight))
-        for part, weight in parts:
+        for part, weight in costs.weighted_parts(weighting):
             key = part.kind, part.tokens
             if key not in self.expected:
                 whole = self.replays.whole(part.tokens, part.kind)
@@ -80,4 +104,5 @@ class LevelProblems:
             name=f"R={settings.max_running_requests} C={settings.chunk_tokens} KV={settings.kv_dtype}",
             min_hot=self.limits.least,
             max_hot=self.limits.most,
+            weighting=weighting,
         )

@@ -1,11 +1,41 @@
-"""Room for the experts that pins and limits keep hot: the levels that have it, and what would make it."""
+"""The levels of a request, and room at them for the experts that pins and limits keep hot."""
 
 from placer.errors import InfeasibleError
 from placer.hbm import expert_share_bytes, repacking_bytes
-from placer.hot_bounds import MIN_FLAG, HotBounds
-from placer.level import Level
+from placer.hot_bounds import MIN_FLAG, HotBounds, hot_bounds
+from placer.level import Level, levels
 from placer.model.spec import ModelSpec
 from placer.solve_request import SolveRequest
+
+
+def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]:
+    """The levels that ``request`` asks for.
+
+    Raises
+    ------
+    BadInputError
+        When pins and limits contradict each other, or the request cannot be served at any budget.
+    InfeasibleError
+        When no level fits.
+    """
+    # Contradictions are told before the budget is looked at.
+    hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
+    return levels(
+        model,
+        request.workload,
+        tp=request.tp,
+        budget_bytes=request.budget_bytes,
+        max_running=request.max_running,
+        min_kv_tokens=request.min_kv_tokens,
+        kv_dtypes=request.kv_dtypes,
+        chunk_tokens=request.chunk_tokens,
+        # With pins, how many experts the limits keep hot is known only layer by layer (`roomy_levels`).
+        min_hot_per_layer=max(request.min_hot_per_layer, 0 if request.pins else request.least_hot),
+        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
+        speculative=request.speculative,
+        loss_bytes=request.loss_bytes,
+        device_bytes=request.device_bytes,
+    )
 
 
 def roomy_levels(

@@ -1,12 +1,15 @@
 """Levels solved: the structured solver on one level, again where its bound leaves it open, and as an exact ILP."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import ServerSettings
 from placer.level import Level
+from placer.level_problems import LevelProblems
+from placer.objective import Weighting
 from placer.solve_request import SolveRequest
 from placer.solvers.ilp import solve_ilp
 from placer.solvers.problem import Mask, PlacementProblem
@@ -18,16 +21,63 @@ LEVEL_GAP = 0.02
 
 
 @dataclass(frozen=True)
+class Emphasis:
+    """The program that was solved in place of a level's own, so that a latency target is kept.
+
+    With a price p on the target's limit it minimises the objective + p · limit, and its bound less p · target bounds
+    the objective of every plan within the limit (Lagrange). ``credit_us`` is p · target; None where the limit alone
+    was minimised, which says nothing about the objective.
+    """
+
+    weighting: Weighting
+    problem: PlacementProblem
+    credit_us: float | None
+
+
+@dataclass(frozen=True)
 class LevelSolution:
-    """A level with its problem and the solver's answer."""
+    """A level with its problem and the solver's answer to it, or to an ``emphasis`` in its place."""
 
     level: Level
     problem: PlacementProblem
     solution: Solution
+    emphasis: Emphasis | None = None
+
+    @property
+    def program(self) -> PlacementProblem:
+        """What was solved."""
+        return self.problem if self.emphasis is None else self.emphasis.problem
+
+    @cached_property
+    def _objective_us(self) -> float:
+        if self.solution.hot is None or self.solution.objective_us is None:
+            return np.inf
+        return (
+            self.solution.objective_us
+            if self.emphasis is None
+            else self.problem.objective_us(self.solution.hot)
+        )
 
     def objective_us(self) -> float:
-        """The level's objective; infinite without a plan."""
-        return np.inf if self.solution.objective_us is None else self.solution.objective_us
+        """The plan's objective; infinite without a plan."""
+        return self._objective_us
+
+    @property
+    def bound_us(self) -> float:
+        """What no plan at the level has an objective below, of those within the limit of an emphasis."""
+        if self.solution.bound_us is None:
+            return -np.inf
+        if self.emphasis is None:
+            return self.solution.bound_us
+        return (
+            -np.inf if self.emphasis.credit_us is None else self.solution.bound_us - self.emphasis.credit_us
+        )
+
+    @property
+    def price_us_per_byte(self) -> float | None:
+        """The multiplier of the budget, in the objective's units."""
+        stated = self.emphasis is None or self.emphasis.credit_us is not None
+        return self.solution.price_us_per_byte if stated else None
 
     @property
     def hot(self) -> Mask:
@@ -35,6 +85,11 @@ class LevelSolution:
         if self.solution.hot is None:
             raise InfeasibleError(f"no placement at level {self.level.settings}", "raise --time-limit")
         return self.solution.hot
+
+    def with_plan(self, hot: Mask) -> "LevelSolution":
+        """The level with another plan in place of the solver's own."""
+        plan = replace(self.solution, hot=hot, objective_us=self.program.objective_us(hot))
+        return replace(self, solution=plan)
 
 
 def solve_level(
@@ -55,6 +110,24 @@ def solve_level(
     return solution
 
 
+def anew(problems: LevelProblems, entry: LevelSolution, warm_start: Mask) -> LevelSolution:
+    """The level of ``entry`` solved on other steps, with the same emphasis."""
+    request, problem, emphasis = problems.request, problems.problem(entry.level), entry.emphasis
+    if emphasis is not None:
+        emphasis = replace(emphasis, problem=problems.problem(entry.level, emphasis.weighting))
+    program = problem if emphasis is None else emphasis.problem
+    solution = solve_level(program, request, max(LEVEL_GAP, request.gap), warm_start)
+    return LevelSolution(entry.level, problem, solution, emphasis)
+
+
+def own_bound_us(entry: LevelSolution, request: SolveRequest) -> float:
+    """A bound on every plan of the level, or on those within the limit of its emphasis if that is higher."""
+    if entry.emphasis is None:
+        return entry.bound_us
+    own = solve_level(entry.problem, request, max(LEVEL_GAP, request.gap), entry.hot)
+    return max(entry.bound_us, own.bound_us or -np.inf)
+
+
 def refined(
     tried: list[LevelSolution], bounds: dict[ServerSettings, float], request: SolveRequest
 ) -> list[LevelSolution]:
@@ -65,16 +138,16 @@ def refined(
         closed = entry.solution.gap is not None and entry.solution.gap <= request.gap
         if closed or bounds[entry.level.settings] >= best_us:
             continue
-        solution = solve_level(entry.problem, request, request.gap, entry.hot, prove=request.prove)
+        solution = solve_level(entry.program, request, request.gap, entry.hot, prove=request.prove)
         entries[number] = replace(entry, solution=solution)
-        bounds[entry.level.settings] = max(bounds[entry.level.settings], solution.bound_us or -np.inf)
+        bounds[entry.level.settings] = max(bounds[entry.level.settings], entries[number].bound_us)
     return sorted(entries, key=LevelSolution.objective_us)
 
 
 def exactly(entry: LevelSolution, request: SolveRequest) -> LevelSolution:
     """The level solved again as one ILP by the solver that was asked for."""
     exact = solve_ilp(
-        entry.problem,
+        entry.program,
         solver="highs" if request.solver == "highs" else "cbc",
         gap=request.gap,
         time_limit_s=request.time_limit_s,

@@ -164,7 +164,12 @@ class PredictedSection(Figures):
 
 
 class SolverSection(Section):
-    """How the plan was found and what is proven; ``gap`` is on the part that a placement can change."""
+    """How the plan was found and what is proven; ``gap`` is on the part that a placement can change.
+
+    ``objective_reached`` is what the objective asked for, simulated on the reporting requests, in
+    ``objective_unit``; ``objective_us`` is the mean time that stands for it on the solving steps: per output token of
+    all requests together, or for latency per output token of one request.
+    """
 
     name: str
     status: str
@@ -172,6 +177,9 @@ class SolverSection(Section):
     bound_us: float | None
     gap: float | None = Field(ge=0)
     seconds: float = Field(ge=0)
+    objective_name: Literal["throughput", "latency", "goodput"] | None = None
+    objective_reached: float | None = Field(default=None, ge=0)
+    objective_unit: str | None = None
 
 
 class KtSection(Section):

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
+from placer.choosing import simulated
 from placer.errors import BadInputError
 from placer.hbm import REPACKING_NOTE, ServerSettings, repacks
 from placer.host import HostLedger, check_host_memory, host_ledger
 from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
+from placer.objective import UNITS
 from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.datasheet_cpu import DatasheetCpu
@@ -77,7 +79,7 @@ def plan(
                     f"{flag} needs a trace: with --trace none every layer gets the same number of hot experts",
                     f"give a trace, or leave {flag} out",
                 )
-        solved = solve_untraced(model, profile.cost_model(), request)
+        solved = solve_untraced(model, profile.cost_model(), request, progress)
     else:
         check_trace_of(trace, model)
         solved = solve(model, trace, profile.cost_model(), request, progress)
@@ -167,6 +169,9 @@ def placement_document(
             "bound_us": solved.bound_us,
             "gap": solved.gap,
             "seconds": round(solved.seconds, 3),
+            "objective_name": solved.objective.value,
+            "objective_reached": abs(simulated(solved.objective, solved.prediction)),
+            "objective_unit": UNITS[solved.objective],
             "levels": {
                 "solved": solved.levels_solved,
                 "total": solved.levels_total,

@@ -16,6 +16,8 @@ from placer.profiler.trace.trace import CountTrace, Trace
 from placer.sampling import decode_steps, prefill_steps, whole_trace_steps
 from placer.workload import Workload
 
+SPLIT_SHARES = (0.5, 0.2, 0.3)
+"""Shares of requests to solve on, to choose between plans on, and only to report on."""
 EVALUATION_SEED = 1
 """Replay seed of the choosing and reporting steps: other draws than the solving ones."""
 EVALUATION_STEPS = 4

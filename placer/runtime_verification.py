@@ -19,8 +19,7 @@ from placer.profiler.profile_use import check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.replays import EVALUATION_SEED, Replays
-from placer.solve import SPLIT_SHARES
+from placer.replays import EVALUATION_SEED, SPLIT_SHARES, Replays
 
 STAGES: tuple[tuple[str, Callable[[KtTiming], float]], ...] = (
     ("submit", lambda call: call.submit_us),

@@ -1,32 +1,35 @@
 """The joint decision: which level of server settings, and which experts are hot at it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from placer.baselines import BASELINES
+from placer.choosing import Choosing, simulated
 from placer.convergence import converge, most_step_factor
 from placer.domain_costs import Domains
 from placer.frontier import frontier
 from placer.gain import gains
 from placer.hbm import ServerSettings
-from placer.hot_bounds import MIN_FLAG, hot_bounds
-from placer.level import Level, levels
+from placer.hot_bounds import hot_bounds
+from placer.level import Level
 from placer.level_predictions import level_predictions
 from placer.level_problems import LevelProblems
-from placer.level_room import roomy_levels
-from placer.level_solution import LEVEL_GAP, LevelSolution, exactly, refined, solve_level
+from placer.level_room import request_levels, roomy_levels
+from placer.level_solution import LEVEL_GAP, LevelSolution, anew, exactly, own_bound_us, refined, solve_level
 from placer.model.spec import ModelSpec
-from placer.prediction import Prediction, predict
+from placer.objective import Objective
+from placer.prediction import Prediction
 from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.mix import check_mix, mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, splits_by_request
 from placer.profiler.trace.trace import Trace
-from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
+from placer.quick_check import QuickCheck
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
 from placer.robust import robust_answer, robust_domains, search_robust, worst_us
 from placer.sensitivity import sensitivity
 from placer.solve_request import SolveRequest
@@ -34,16 +37,18 @@ from placer.solved import Solved
 from placer.solvers.ilp import write_lp
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import SolverStatus, relative_gap
-from placer.targets import has_targets, meets_targets, targets_missed
+from placer.target_advice import target_advice
+from placer.target_search import TargetSearch
+from placer.targets import Reached, targets_missed
 from placer.whole_layers import whole_layers
 
-SPLIT_SHARES = (0.5, 0.2, 0.3)
-"""Shares of requests to solve on, to choose between plans on, and only to report on."""
 _ROBUST_GAP = 0.01
 """Least gap that is asked for on the worst domain, whose search solves the level many times."""
 
 Progress = Callable[[str, float], None]
 """Told what is being done and the share of the whole that is done."""
+Advice = Callable[[Sequence[Reached]], str]
+"""What would meet the targets, from what every plan that was tried reaches."""
 
 
 def solve(
@@ -60,25 +65,17 @@ def solve(
     InfeasibleError
         When nothing fits the budget, or no level meets the latency targets.
     """
-    # Contradictions are told before the budget is looked at.
-    hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
-    grid = levels(
-        model,
-        request.workload,
-        tp=request.tp,
-        budget_bytes=request.budget_bytes,
-        max_running=request.max_running,
-        min_kv_tokens=request.min_kv_tokens,
-        kv_dtypes=request.kv_dtypes,
-        chunk_tokens=request.chunk_tokens,
-        # With pins, how many experts the limits keep hot is known only layer by layer (`roomy_levels`).
-        min_hot_per_layer=max(request.min_hot_per_layer, 0 if request.pins else request.least_hot),
-        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
-        speculative=request.speculative,
-        loss_bytes=request.loss_bytes,
-        device_bytes=request.device_bytes,
-    )
-    return solve_levels(model, trace, cost, request, grid, progress)
+    grid = request_levels(model, request)
+
+    def advice(reached: Sequence[Reached]) -> str:
+        return target_advice(
+            request,
+            reached,
+            QuickCheck(model, trace, cost, request),
+            lambda text: progress(text, 0.95),
+        )
+
+    return solve_levels(model, trace, cost, request, grid, progress, advice)
 
 
 def solve_levels(
@@ -88,6 +85,7 @@ def solve_levels(
     request: SolveRequest,
     grid: tuple[Level, ...],
     progress: Progress = lambda _text, _share: None,
+    advice: Advice = lambda _reached: "relax the target",
 ) -> Solved:
     """Choose one level of ``grid`` and its hot experts.
 
@@ -115,8 +113,12 @@ def solve_levels(
     problems = LevelProblems(
         model, cost, request, limits, Replays(solving, request.seed, request.prefill_from), counts
     )
-    choice = Replays(
-        choosing, request.seed + EVALUATION_SEED, request.prefill_from, step_factor=EVALUATION_STEPS
+    choice = Choosing(
+        model,
+        cost,
+        request,
+        Replays(choosing, request.seed + EVALUATION_SEED, request.prefill_from, step_factor=EVALUATION_STEPS),
+        choosing,
     )
 
     tried: list[LevelSolution] = []
@@ -136,18 +138,20 @@ def solve_levels(
     progress(f"proving the plan to {request.gap:.1%}", 0.8)
     tried = refined(tried, bounds, request)
     progress("comparing levels", 0.9)
-    best, missed = _first_within_targets(tried, model, cost, choice, choosing, request)
-    if missed:
+    search = TargetSearch(problems, choice, bounds, set(), set(), lambda text: progress(text, 0.9))
+    best = _best(search, tried, advice)
+    if best.emphasis is not None or search.missed or request.objective is not Objective.THROUGHPUT:
         # Levels that better ones seemed to rule out count again once those miss the targets.
-        left = [entry for entry in tried if entry.level.settings not in missed]
-        left = refined(left, bounds, request)
-        best, again = _first_within_targets([*left, best], model, cost, choice, choosing, request)
+        served = [entry for entry in tried if choice.serves(entry.level, entry.hot)]
+        left = refined([best, *(entry for entry in served if entry.level is not best.level)], bounds, request)
+        best = _best(search, [*left, *refined([best], bounds, request), best], advice)
+        done = {entry.level.settings: entry for entry in left if entry.emphasis is None}
         tried = sorted(
-            [*left, *(entry for entry in tried if entry.level.settings in missed)],
-            key=LevelSolution.objective_us,
+            (done.get(entry.level.settings, entry) for entry in tried), key=LevelSolution.objective_us
         )
-        missed |= again
-    choice_costs = choice.costs(model, cost, best.level, request.workload, request.tp)
+    missed = search.missed
+    weighting = problems.weighed(best.level) if best.emphasis is None else best.emphasis.weighting
+    choice_costs = choice.costs(best.level)
     entries = {1: best}
 
     def choosing_us(factor: int) -> float:
@@ -155,24 +159,23 @@ def solve_levels(
         if factor not in entries:
             progress(f"solving on {factor} times the steps", 0.9)
             more = Replays(solving, request.seed, request.prefill_from, step_factor=factor)
-            problem = replace(problems, replays=more).problem(best.level)
-            last = entries[factor // 2].hot
             # The plan is asked for; its bound is raised below if the plan is taken.
-            solution = solve_level(problem, request, max(LEVEL_GAP, request.gap), last)
-            entries[factor] = LevelSolution(best.level, problem, solution)
-        return choice_costs.output_token_us(entries[factor].hot)
+            entries[factor] = anew(replace(problems, replays=more), best, entries[factor // 2].hot)
+        return choice_costs.weighted_us(entries[factor].hot, weighting)
 
-    convergence = converge(choosing_us, most_factor=most_step_factor(best.problem.shape[0], counts.size))
+    convergence = converge(choosing_us, most_factor=most_step_factor(best.program.shape[0], counts.size))
     if convergence.used > 1:
-        within = [entries[convergence.used], best]
-        best, _ = _first_within_targets(within, model, cost, choice, choosing, request)
-        bounds[best.level.settings] = best.solution.bound_us or -np.inf
-        (best,) = refined([best], bounds, request)
+        more = entries[convergence.used]
+        best = search.serving([more, best])
+        if best is more:
+            bounds[best.level.settings] = own_bound_us(best, request)
+        best = search.serving([*refined([best], bounds, request), best])
     if request.lp_path is not None:
-        write_lp(best.problem, request.lp_path)
+        write_lp(best.program, request.lp_path)
     if request.solver != "auto":
-        best = exactly(best, request)
-        bounds[best.level.settings] = max(bounds[best.level.settings], best.solution.bound_us or -np.inf)
+        exact = exactly(best, request)
+        best = search.serving([exact, best])
+        bounds[best.level.settings] = max(bounds[best.level.settings], exact.bound_us)
 
     settings = best.level.settings
     masks: dict[str, Mask] = {
@@ -180,7 +183,9 @@ def solve_levels(
         **{name: problems.baseline(name, best.level) for name in BASELINES},
     }
     score: Callable[[Mask], float] = choice_costs.output_token_us
-    search = None
+    if request.objective is not Objective.THROUGHPUT:
+        score = lambda mask: simulated(request.objective, choice.figures(best.level, mask))  # noqa: E731
+    robust = None
     if request.robust is not None:
         domains = Domains(names, model, cost, best.level, request.workload, request.tp, request.prefill_from)
 
@@ -188,7 +193,7 @@ def solve_levels(
             counted = selection_counts(part)
             return replace(problems, replays=steps, counts=counted, expected={}).problem(best.level)
 
-        search = search_robust(
+        robust = search_robust(
             domains.problems(parts[0], request.seed, domain_problem),
             request.robust,
             gap=max(_ROBUST_GAP, request.gap),
@@ -198,11 +203,13 @@ def solve_levels(
             left_out=left_out,
             progress=lambda text: progress(text, 0.9),
         )
-        score = worst_us(search, domains.costs(parts[1], request.seed + EVALUATION_SEED))
-        robust_level = replace(best, solution=replace(best.solution, hot=search.worst_case.hot))
-        kept, _ = _first_within_targets([robust_level, best], model, cost, choice, choosing, request)
+        score = worst_us(robust, domains.costs(parts[1], request.seed + EVALUATION_SEED))
+        kept = search.serving([best.with_plan(robust.worst_case.hot), best])
         masks["plan"] = min((kept.hot, best.hot), key=score)
-    chosen = _fastest(masks, score)
+    chosen = _fastest(
+        {name: mask for name, mask in masks.items() if name == "plan" or choice.serves(best.level, mask)},
+        score,
+    )
     hot = masks[chosen]
     objective_us = best.problem.objective_us(hot)
     missed -= {settings}
@@ -236,18 +243,14 @@ def solve_levels(
             f"the baseline '{chosen}' was fastest on the requests kept for choosing and is returned in place "
             "of the solver's plan"
         )
-    if missed:
-        notes.append(
-            f"bound and gap are over the settings that meet the targets: {len(missed)} whose best plan misses them "
-            f"{'is' if len(missed) == 1 else 'are'} left out"
-        )
+    notes += search.notes(best)
     gap = relative_gap(objective_us, bound_us, best.problem.constant_us)
     status = best.solution.status
     if status is SolverStatus.OPTIMAL and gap > request.gap:
         # A level that was not chosen is still open, or a baseline replaced the plan.
         status = SolverStatus.SEARCHED
     # A robust plan or a baseline may be returned in place of the level's own best.
-    returned = replace(best, solution=replace(best.solution, hot=hot, objective_us=objective_us))
+    returned = best.with_plan(hot)
     return Solved(
         level=best.level,
         hot=hot,
@@ -262,6 +265,7 @@ def solve_levels(
         levels_solved=len(tried),
         levels_total=len(grid),
         levels_missed=len(missed),
+        objective=request.objective,
         prediction=predictions[chosen],
         baselines={name: predictions[name] for name in BASELINES},
         baseline_masks={name: masks[name] for name in BASELINES},
@@ -270,7 +274,7 @@ def solve_levels(
         extrapolated_share=report_costs.decode.extrapolated_share,
         notes=tuple(dict.fromkeys(notes)),
         whole_layers=whole_layers(report_costs.decode),
-        sensitivity=sensitivity(best.problem, hot, best.solution.price_us_per_byte),
+        sensitivity=sensitivity(best.problem, hot, best.price_us_per_byte),
         held_out=splits_by_request(trace, len(SPLIT_SHARES)),
         frontier=frontier(
             returned, tried, bounds, lambda level, mask: at_level(level, {"plan": mask}, ())["plan"]
@@ -293,9 +297,9 @@ def solve_levels(
             mix=request.mix,
         ),
         robust=None
-        if search is None
+        if robust is None
         else robust_answer(
-            search,
+            robust,
             domains.costs(parts[2], request.seed + 2 * EVALUATION_SEED),
             hot,
             best.hot,
@@ -304,36 +308,13 @@ def solve_levels(
     )
 
 
-def _first_within_targets(
-    tried: list[LevelSolution],
-    model: ModelSpec,
-    cost: CostModel,
-    choice: Replays,
-    choosing: Trace,
-    request: SolveRequest,
-) -> tuple[LevelSolution, set[ServerSettings]]:
-    """The best level whose predicted p95 latencies keep the targets, and the better ones that miss them.
-
-    Raises
-    ------
-    InfeasibleError
-        When none does: names the target and the best that any level reaches.
-    """
-    workload = request.workload
-    if not has_targets(workload):
-        return tried[0], set()
-    counts = selection_counts(choosing)
-    predictions: list[Prediction] = []
-    missed: set[ServerSettings] = set()
-    for entry in tried:
-        costs = choice.costs(model, cost, entry.level, workload, request.tp)
-        cold_share = 1.0 - coverage_of_mask(counts, entry.hot)
-        figures = predict(costs, entry.hot, cold_share, entry.level.settings, workload, request.seed)
-        if meets_targets(workload, figures):
-            return entry, missed
-        predictions.append(figures)
-        missed.add(entry.level.settings)
-    raise targets_missed(workload, predictions)
+def _best(search: TargetSearch, tried: list[LevelSolution], advice: Advice) -> LevelSolution:
+    """The best level and plan; an error that says by how much every target is missed where none keeps them."""
+    best = search.best(tried)
+    if best is None:
+        reached, request = search.choosing.reached, search.problems.request
+        raise targets_missed(request.workload, reached, advice(reached))
+    return best
 
 
 def _fastest(masks: dict[str, Mask], score: Callable[[Mask], float]) -> str:

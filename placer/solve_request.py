@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.objective import Objective
 from placer.profiler.serving.server import Scheduler
 from placer.robust import Criterion
 from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
+from placer.targets import has_targets
 from placer.workload import Workload
 
 
@@ -61,6 +63,8 @@ class SolveRequest:
         Whose rules the predicted server schedules by.
     behaviour
         What the runtime does beyond its defaults. What it defers is predicted, but no part of the objective.
+    objective
+        What to make as good as can be.
     """
 
     workload: Workload
@@ -89,6 +93,7 @@ class SolveRequest:
     robust: Criterion | None = None
     scheduler: Scheduler = Scheduler.SGLANG
     behaviour: RuntimeBehaviour = DEFAULT_BEHAVIOUR
+    objective: Objective = Objective.THROUGHPUT
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:
@@ -106,3 +111,22 @@ class SolveRequest:
             raise BadInputError(f"--gap is {self.gap}", "give a share between 0 and 1, such as 0.005")
         if not 0 < self.time_limit_s < 1e6:
             raise BadInputError(f"--time-limit is {self.time_limit_s}", "give seconds above 0")
+        self._check_objective()
+
+    def _check_objective(self) -> None:
+        if self.objective is Objective.GOODPUT and not has_targets(self.workload):
+            raise BadInputError(
+                "--objective goodput counts requests that keep the latency targets, and none was given",
+                "give --slo-tpot, --slo-ttft or both",
+            )
+        if self.robust is not None and self.objective is not Objective.THROUGHPUT:
+            raise BadInputError(
+                f"--robust plans for the worst domain's time per output token, not for {self.objective.value}",
+                "leave --robust or --objective out",
+            )
+        unjudged = self.prefill_from == "none" and self.workload.slo_ttft_ms is not None
+        if self.objective is Objective.GOODPUT and unjudged:
+            raise BadInputError(
+                "--slo-ttft cannot be judged where prompts are left out (--prefill-from none)",
+                "leave --slo-ttft or --prefill-from none out",
+            )

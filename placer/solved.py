@@ -9,6 +9,7 @@ from placer.convergence import Convergence
 from placer.frontier import FrontierPoint
 from placer.gain import Gains
 from placer.level import Level
+from placer.objective import Objective
 from placer.prediction import Prediction
 from placer.robust import Robust
 from placer.sensitivity import Sensitivity
@@ -27,8 +28,8 @@ class Solved:
     priority
         float [L, E], expected microseconds per decode step that an expert costs when cold; orders hot lists.
     objective_us, bound_us, gap
-        Of the returned placement on the solving steps, and a bound over all levels of the grid but the
-        ``levels_missed`` whose best plan misses the latency targets.
+        What the ``objective`` weighs of the returned placement's times on the solving steps, and a bound over all
+        levels of the grid but the ``levels_missed`` of which no plan that was tried keeps the latency targets.
     prediction, baselines
         Figures on the reporting requests, same level and bytes.
     coverage
@@ -76,3 +77,4 @@ class Solved:
     convergence: Convergence | None = None
     gains: Gains | None = None
     robust: Robust | None = None
+    objective: Objective = Objective.THROUGHPUT

@@ -1,42 +1,145 @@
 """Latency targets at the 95th percentile: which predictions keep them, and what is said when none does."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from placer.errors import InfeasibleError
+from placer.hbm import ServerSettings
 from placer.prediction import Prediction
 from placer.workload import Workload
 
 
+@dataclass(frozen=True)
+class Reached:
+    """What a plan reaches, simulated, and at which settings."""
+
+    settings: ServerSettings
+    figures: Prediction
+
+
+@dataclass(frozen=True)
+class _Target:
+    flag: str
+    target_ms: float
+    p95_ms: Callable[[Prediction], float]
+
+
 def has_targets(workload: Workload) -> bool:
     """Whether any target was given."""
-    return workload.slo_tpot_ms is not None or workload.slo_ttft_ms is not None
+    return bool(_targets(workload))
 
 
 def meets_targets(workload: Workload, figures: Prediction) -> bool:
     """Whether ``figures`` keep every target of ``workload``; an unpredicted TTFT keeps none."""
-    pairs = ((workload.slo_tpot_ms, figures.tpot_ms_p95), (workload.slo_ttft_ms, _ttft_ms(figures)))
-    return all(target is None or reached <= target for target, reached in pairs)
+    return all(target.p95_ms(figures) <= target.target_ms for target in _targets(workload))
 
 
-def targets_missed(workload: Workload, tried: Sequence[Prediction]) -> InfeasibleError:
-    """The error when none of ``tried`` keeps the targets: names each, and the best that any level reaches."""
+def missed_flags(workload: Workload, figures: Prediction) -> tuple[str, ...]:
+    """Flags of the targets that ``figures`` miss."""
+    return tuple(target.flag for target in _targets(workload) if target.p95_ms(figures) > target.target_ms)
+
+
+def p95_ms(flag: str, figures: Prediction) -> float:
+    """What ``figures`` reach of the target named ``flag``; infinite where it is not predicted."""
+    return figures.tpot_ms_p95 if flag == "--slo-tpot" else _ttft_ms(figures)
+
+
+def targets_missed(
+    workload: Workload, tried: Sequence[Reached], advice: str, *, nothing: str = "no level meets"
+) -> InfeasibleError:
+    """The error when none of ``tried`` keeps the targets: each target's best, by how much and where it is missed.
+
+    ``advice`` says what would meet them; ``nothing`` begins the sentence.
+    """
     missed = []
-    for name, target, reached in (
-        ("--slo-tpot", workload.slo_tpot_ms, min(figures.tpot_ms_p95 for figures in tried)),
-        ("--slo-ttft", workload.slo_ttft_ms, min(_ttft_ms(figures) for figures in tried)),
-    ):
-        if target is not None and math.isinf(reached):
-            missed.append(f"{name} of {target:g} ms (not predicted where prompts are left out)")
-        elif target is not None and reached > target:
-            missed.append(f"{name} of {target:g} ms (best level reaches {reached:,.1f} ms at p95)")
+    for target in _targets(workload):
+        best = min(tried, key=lambda each: target.p95_ms(each.figures))
+        reached = target.p95_ms(best.figures)
+        if math.isinf(reached):
+            why = (
+                "prompts are left out, so it is not predicted"
+                if best.figures.serving is None or not best.figures.serving.falls_behind
+                else "the server falls behind the arrivals at all settings"
+            )
+            missed.append(f"{target.flag} of {target.target_ms:g} ms ({why})")
+        elif reached > target.target_ms:
+            missed.append(
+                f"{target.flag} of {target.target_ms:g} ms (best level reaches {_ms(reached)} at p95, "
+                f"{reached / target.target_ms - 1:+,.1%}: {settings_text(best.settings)})"
+            )
     if not missed:
-        missed.append("both latency targets at once (each alone is reached by some level)")
-    fewer = "lower --concurrency, " if workload.concurrency > 1 else ""
-    return InfeasibleError(
-        "no level meets " + " and ".join(missed),
-        f"relax the target, {fewer}or give more HBM" if fewer else "relax the target, or give more HBM",
+        missed.append(_both(workload, tried))
+    return InfeasibleError(f"{nothing} " + " and ".join(missed), advice)
+
+
+def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
+    """The flags of targets that the plan nearest to them keeps: each that it misses is raised to what it reaches.
+
+    Raising one target alone is preferred, where some plan keeps the other.
+    """
+    targets = _targets(workload)
+    predicted = [each for each in reached if excess(workload, each.figures) < math.inf]
+    if not predicted:
+        return "ask for another target: what was asked for is not predicted, or grows without end"
+
+    def raised(each: Reached) -> tuple[int, float]:
+        return len(missed_flags(workload, each.figures)), excess(workload, each.figures)
+
+    best = min(predicted, key=raised).figures
+    flags = [
+        f"{target.flag} {_rounded_up(target.p95_ms(best))}"
+        for target in targets
+        if target.p95_ms(best) > target.target_ms
+    ]
+    kept = ", the other target kept" if len(flags) < len(targets) else ""
+    return f"relax to {' '.join(flags)}{kept}"
+
+
+def settings_text(settings: ServerSettings) -> str:
+    """Settings in words."""
+    running = settings.max_running_requests
+    return (
+        f"{running:,} running request{'' if running == 1 else 's'}, chunk {settings.chunk_tokens:,}, "
+        f"{settings.kv_dtype} KV"
     )
+
+
+def excess(workload: Workload, figures: Prediction) -> float:
+    """The largest ratio of a latency to its target, at the 95th percentile: up to 1 where all are kept."""
+    return max(target.p95_ms(figures) / target.target_ms for target in _targets(workload))
+
+
+def _both(workload: Workload, tried: Sequence[Reached]) -> str:
+    """Each target alone is kept by some plan: what the plan nearest to both misses."""
+    best = min(tried, key=lambda each: excess(workload, each.figures))
+    reached = " and ".join(
+        f"{target.flag} of {target.target_ms:g} ms with {_ms(target.p95_ms(best.figures))} "
+        f"({target.p95_ms(best.figures) / target.target_ms - 1:+,.1%})"
+        for target in _targets(workload)
+    )
+    return (
+        "both latency targets at once (each alone is reached by some level); the nearest answers "
+        f"{reached}, at {settings_text(best.settings)}"
+    )
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.1f} ms" if value >= 100 else f"{value:.3g} ms"
+
+
+def _rounded_up(value: float) -> str:
+    """Three digits that are not below ``value``."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / scale * (1 - 1e-12)) * scale:.12g}"
+
+
+def _targets(workload: Workload) -> tuple[_Target, ...]:
+    pairs = (
+        ("--slo-tpot", workload.slo_tpot_ms, lambda figures: figures.tpot_ms_p95),
+        ("--slo-ttft", workload.slo_ttft_ms, _ttft_ms),
+    )
+    return tuple(_Target(flag, target, p95) for flag, target, p95 in pairs if target is not None)
 
 
 def _ttft_ms(figures: Prediction) -> float:

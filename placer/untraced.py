@@ -1,16 +1,21 @@
 """Planning before any trace exists: KV and an equal number of hot experts per layer, under uniform routing."""
 
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placer.hot_bounds import MIN_FLAG, hot_bounds
-from placer.level import levels
-from placer.level_cost import level_costs
+from placer.choosing import Candidate, serves
+from placer.errors import BadInputError, InfeasibleError
+from placer.hot_bounds import hot_bounds
+from placer.level import Level
+from placer.level_cost import LevelCosts, level_costs
 from placer.level_predictions import level_predictions
+from placer.level_room import request_levels
 from placer.model.spec import ModelSpec
-from placer.prediction import predict
+from placer.objective import Objective, limits_of, weighed
+from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
 from placer.profiler.replay import replay_decode, replay_prefill
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
@@ -19,7 +24,8 @@ from placer.sampling import decode_steps, prefill_steps
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask
-from placer.targets import meets_targets, targets_missed
+from placer.target_advice import target_advice
+from placer.targets import Reached, has_targets, targets_missed
 from placer.whole_layers import whole_layers
 
 _REQUESTS = 64
@@ -60,36 +66,38 @@ def first_experts(model: ModelSpec, per_layer: int) -> Mask:
     return hot
 
 
-def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> Solved:
-    """Choose settings and an equal N per layer for ``model``, under uniform routing.
+@dataclass(frozen=True)
+class _Plan:
+    """The first ``per_layer`` experts of every layer, at a level."""
 
-    Raises
-    ------
-    InfeasibleError
-        When nothing fits the budget, or no level meets the latency targets.
-    """
-    started = time.monotonic()
-    cost = replace(cost, behaviour=request.behaviour)
+    level: Level
+    per_layer: int
+    costs: LevelCosts
+    objective_us: float
+
+    def figures(self, request: SolveRequest) -> Prediction:
+        """Simulated figures of the plan."""
+        L, E = self.costs.decode.hot_us.shape[1:]
+        hot = np.zeros((L, E), dtype=bool)
+        hot[:, : self.per_layer] = True
+        cold_share = 1.0 - self.per_layer / E
+        return predict(
+            self.costs,
+            hot,
+            cold_share,
+            self.level.settings,
+            request.workload,
+            request.seed,
+            request.scheduler,
+        )
+
+
+def _plans(model: ModelSpec, cost: CostModel, request: SolveRequest, trace: TokenTrace) -> list[_Plan]:
+    """By objective: of every level the best count for the objective, and the best for each latency target."""
     workload, L = request.workload, len(model.moe_layers)
     limits = hot_bounds(model, {}, least=request.least_hot, most=request.most_hot)
-    grid = levels(
-        model,
-        workload,
-        tp=request.tp,
-        budget_bytes=request.budget_bytes,
-        max_running=request.max_running,
-        min_kv_tokens=request.min_kv_tokens,
-        kv_dtypes=request.kv_dtypes,
-        chunk_tokens=request.chunk_tokens,
-        min_hot_per_layer=max(request.min_hot_per_layer, request.least_hot),
-        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
-        speculative=request.speculative,
-        loss_bytes=request.loss_bytes,
-        device_bytes=request.device_bytes,
-    )
-    trace = uniform_trace(model, request.seed)
-    found = []
-    for level in grid:
+    plans = []
+    for level in request_levels(model, request):
         settings = level.settings
         chunk = min(settings.chunk_tokens, workload.computed_prompt_tokens)
         running = settings.max_running_requests
@@ -103,20 +111,67 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
             request.tp,
         )
         most = min(level.room_experts // L, int(limits.most.min()))
-        tried = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
-        times_us = [costs.output_token_us(first_experts(model, per_layer)) for per_layer in tried]
-        fastest = int(np.argmin(times_us))
-        found.append((times_us[fastest], level, tried[fastest], costs))
-    missed = []
-    for _, level, per_layer, costs in sorted(found, key=lambda entry: entry[0]):
-        hot = first_experts(model, per_layer)
-        cold_share = 1.0 - per_layer / model.experts
-        figures = predict(costs, hot, cold_share, level.settings, workload, request.seed)
-        if meets_targets(workload, figures):
+        counts = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
+        objective = weighed(request.objective, running)
+        targets = limits_of(workload, running, prompts_known=True)
+        found = {
+            min(counts, key=lambda count: costs.weighted_us(first_experts(model, count), weighting))
+            for weighting in (objective, *(limit.weighting for limit in targets))
+        }
+        plans += [
+            _Plan(level, count, costs, costs.weighted_us(first_experts(model, count), objective))
+            for count in sorted(found)
+        ]
+    return sorted(plans, key=lambda plan: plan.objective_us)
+
+
+def _best(plans: Sequence[_Plan], request: SolveRequest) -> tuple[_Plan | None, list[Reached]]:
+    """The best of ``plans`` that serves, if any does; and what those that were simulated reach."""
+    best: tuple[_Plan, Candidate] | None = None
+    reached = []
+    for plan in plans:
+        figures = plan.figures(request)
+        reached.append(Reached(plan.level.settings, figures))
+        if has_targets(request.workload) and not serves(request, figures):
+            continue
+        candidate = Candidate(figures, plan.objective_us)
+        if best is None or candidate.better_than(best[1], request.objective):
+            best = plan, candidate
+        if request.objective is Objective.THROUGHPUT:
             break
-        missed.append(figures)
-    else:
-        raise targets_missed(workload, missed)
+    return None if best is None else best[0], reached
+
+
+def solve_untraced(
+    model: ModelSpec,
+    cost: CostModel,
+    request: SolveRequest,
+    progress: Callable[[str, float], None] = lambda _text, _share: None,
+) -> Solved:
+    """Choose settings and an equal N per layer for ``model``, under uniform routing.
+
+    Raises
+    ------
+    InfeasibleError
+        When nothing fits the budget, or no level meets the latency targets.
+    """
+    started = time.monotonic()
+    cost = replace(cost, behaviour=request.behaviour)
+    trace = uniform_trace(model, request.seed)
+    plans = _plans(model, cost, request, trace)
+    best, tried = _best(plans, request)
+    if best is None:
+
+        def check(changed: SolveRequest) -> Prediction | None:
+            try:
+                found, _ = _best(_plans(model, cost, changed, trace), changed)
+            except (BadInputError, InfeasibleError):
+                return None
+            return None if found is None else found.figures(changed)
+
+        advice = target_advice(request, tried, check, lambda text: progress(text, 0.9))
+        raise targets_missed(request.workload, tried, advice)
+    level, hot, costs = best.level, first_experts(model, best.per_layer), best.costs
     (figures,) = level_predictions(
         model,
         cost,
@@ -124,10 +179,11 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         costs,
         level,
         {"equal_per_layer": hot},
-        {"equal_per_layer": cold_share},
+        {"equal_per_layer": 1.0 - best.per_layer / model.experts},
         request,
         banded=("equal_per_layer",),
     ).values()
+    levels = len({plan.level.settings for plan in plans})
     return Solved(
         level=level,
         hot=hot,
@@ -135,12 +191,13 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
         priority=np.broadcast_to(-np.arange(model.experts, dtype=np.float64), hot.shape),
         solver="equal_per_layer",
         status="untraced",
-        objective_us=costs.output_token_us(hot),
+        objective_us=best.objective_us,
         bound_us=None,
         gap=None,
         seconds=time.monotonic() - started,
-        levels_solved=len(grid),
-        levels_total=len(grid),
+        levels_solved=levels,
+        levels_total=levels,
+        objective=request.objective,
         prediction=figures,
         baselines={},
         baseline_masks={},

@@ -19,8 +19,8 @@ from placer.profiler.timing.anchor import DRIFT_LIMIT, RegimeDrift
 from placer.profiler.timing.layer_timing import TimedLayerStep, cold_layer_steps, time_layer_steps
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
+from placer.replays import SPLIT_SHARES
 from placer.sampling import decode_steps, prefill_steps
-from placer.solve import SPLIT_SHARES
 
 KERNELS_ALONE = (
     "kernels alone are compared: the profile's calibration, which is of a whole server, is left out"

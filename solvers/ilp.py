@@ -1,5 +1,6 @@
 """The placement problem as one integer linear program through PuLP, solved by HiGHS or CBC."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from placer.output import write_whole
 from placer.solvers.deadline import Deadline
 from placer.solvers.ilp_backend import SolverName, run_solver
-from placer.solvers.ilp_model import ilp_model
+from placer.solvers.ilp_model import TimeLimit, ilp_model
 from placer.solvers.problem import PlacementProblem
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
 
@@ -21,8 +22,9 @@ def solve_ilp(
     solver: SolverName,
     gap: float,
     time_limit_s: float,
+    limits: Sequence[TimeLimit] = (),
 ) -> Solution:
-    """Solve ``problem`` exactly as stated, every `FixedCharge` included.
+    """Solve ``problem`` exactly as stated, every `FixedCharge` included, within ``limits``.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def solve_ilp(
         When the solver is not installed.
     """
     deadline = Deadline(time_limit_s)
-    model = ilp_model(problem)
+    model = ilp_model(problem, limits)
     answer = run_solver(model.program, solver, gap=gap, time_limit_s=max(deadline.left_s(), 0.01))
     bound = answer.bound_us
     if bound is not None:

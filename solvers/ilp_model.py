@@ -1,5 +1,6 @@
 """The integer linear program of a placement problem, written with PuLP."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pulp
 from numpy.typing import NDArray
 
-from placer.solvers.problem import FixedCharge, Mask, PlacementProblem
+from placer.solvers.problem import FixedCharge, Floats, Mask, PlacementProblem
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,32 @@ class IlpModel:
         return hot
 
 
-def ilp_model(problem: PlacementProblem) -> IlpModel:
+@dataclass(frozen=True)
+class TimeLimit:
+    """A second weighted sum of the same step times that may not exceed ``most_us``.
+
+    Attributes
+    ----------
+    weight
+        float [S], zero where the problem's own is.
+    linear_us
+        float [L, E], added per hot expert.
+    most_us
+        What the sum may be, without any constant.
+    """
+
+    weight: Floats
+    linear_us: Floats
+    most_us: float
+
+
+def ilp_model(problem: PlacementProblem, limits: Sequence[TimeLimit] = ()) -> IlpModel:
     """Write the program.
 
     min sum_s weight_s sum_l t_sl + linear x, with t at least either side and the cold side's idle cost. A charge
     that depends on the placement is a column u in [0, 1]: for ANY_MEMBER one binary per layer and side, at least
     x_e (hot) or 1 - x_e (cold) of every expert; for ANY_ACTIVE one per layer-step and side, over the experts with
-    a cost in that step. Steps of weight zero are left out.
+    a cost in that step. Steps of weight zero are left out. Each of ``limits`` is a row of its own.
     """
     _, L, E = problem.shape
     kept = np.flatnonzero(problem.weight > 0)
@@ -54,10 +74,14 @@ def ilp_model(problem: PlacementProblem) -> IlpModel:
     columns: list[ExpertColumn] = []
     objective: list[tuple[Any, float]] = []
     bytes_used: list[tuple[Any, float]] = []
+    limited: list[list[tuple[Any, float]]] = [[] for _ in limits]
     for layer in range(L):
         hot_us = problem.hot_us[kept, layer].astype(np.float64)
         cold_us = problem.cold_us[kept, layer].astype(np.float64)
-        here = _expert_columns(problem, layer, (hot_us > 0).any(axis=0) | (cold_us > 0).any(axis=0))
+        linear_us = np.stack([problem.linear_us[layer], *(limit.linear_us[layer] for limit in limits)])
+        here = _expert_columns(linear_us, layer, (hot_us > 0).any(axis=0) | (cold_us > 0).any(axis=0))
+        for limit, terms in zip(limits, limited, strict=True):
+            terms += [(c.variable, float(limit.linear_us[layer, c.experts[0]])) for c in here]
         columns += here
         objective += [(c.variable, float(problem.linear_us[layer, c.experts[0]])) for c in here]
         bytes_used += [(c.variable, float(problem.expert_bytes[layer])) for c in here]
@@ -80,6 +104,8 @@ def ilp_model(problem: PlacementProblem) -> IlpModel:
         for row, step in enumerate(kept):
             time = pulp.LpVariable(f"t_{step}_{layer}", lowBound=float(problem.idle_us[step, layer]))
             objective.append((time, float(problem.weight[step])))
+            for limit, terms in zip(limits, limited, strict=True):
+                terms.append((time, float(limit.weight[step])))
             hot_terms, hot_base = _charge(
                 program,
                 f"hot_{step}_{layer}",
@@ -114,17 +140,20 @@ def ilp_model(problem: PlacementProblem) -> IlpModel:
                 program += _at_least(heavy, cold_base + factor * cost_us), f"heaviest_{step}_{layer}_{i}"
     program += pulp.LpAffineExpression(objective)
     program += _at_most(bytes_used, float(problem.budget_bytes)), "budget"
+    for number, (limit, terms) in enumerate(zip(limits, limited, strict=True)):
+        program += _at_most(terms, limit.most_us), f"limit_{number}"
     return IlpModel(program, tuple(columns), (L, E))
 
 
-def _expert_columns(problem: PlacementProblem, layer: int, active: NDArray[np.bool_]) -> list[ExpertColumn]:
+def _expert_columns(linear_us: Floats, layer: int, active: NDArray[np.bool_]) -> list[ExpertColumn]:
+    """Columns of a layer's experts; idle ones with the same ``linear_us`` (float [rows, E]) share one."""
     columns = [
         ExpertColumn(layer, np.array([e]), pulp.LpVariable(f"x_{layer}_{e}", cat=pulp.LpBinary))
         for e in np.flatnonzero(active)
     ]
     idle = np.flatnonzero(~active)
-    for group, linear in enumerate(np.unique(problem.linear_us[layer, idle])):
-        experts = idle[problem.linear_us[layer, idle] == linear]
+    for group, linear in enumerate(np.unique(linear_us[:, idle], axis=1).T):
+        experts = idle[(linear_us[:, idle] == linear[:, None]).all(axis=0)]
         count = pulp.LpVariable(f"idle_{layer}_{group}", lowBound=0, upBound=len(experts), cat=pulp.LpInteger)
         columns.append(ExpertColumn(layer, experts, count))
     return columns

@@ -54,14 +54,20 @@ class Solution:
     price_us_per_byte: float | None = None
 
 
+_ROUNDING = 1e-9
+"""Share of the constant that may be lost to rounding and to solvers' tolerances."""
+
+
 def relative_gap(objective_us: float, bound_us: float, constant_us: float) -> float:
     """Gap on the part of the objective that a placement can change (never below 0).
 
     That part may be negative where linear terms reward hot experts; its size counts. Where it is zero and
-    the bound is not reached, all of it is unproven: 1.
+    the bound is not reached, all of it is unproven: 1. What is lost by adding the constant is no gap.
     """
     changeable = abs(objective_us - constant_us)
     unproven = max(0.0, objective_us - bound_us)
+    if unproven <= _ROUNDING * abs(constant_us):
+        return 0.0
     if changeable == 0:
         return 1.0 if unproven > 0 else 0.0
     return unproven / changeable

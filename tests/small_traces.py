@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from placer.model.spec import ModelSpec
 from placer.profiler.trace.trace import PADDING, CountTrace, Phase, TokenTrace, TraceHeader
 
 
@@ -38,6 +39,21 @@ def count_trace(counts: object, *, top_k: int, tokens: list[int] | None = None) 
         header=TraceHeader("tiny", tuple(range(L)), E, top_k, "written by hand"),
         counts=array,
         window_tokens=np.asarray(window_tokens, dtype=np.int64),
+    )
+
+
+def phased(model: ModelSpec) -> TokenTrace:
+    """24 requests of 16 prompt tokens, which all take experts 0 and 1, and 48 output tokens, which take 6 and 7."""
+    requests, prompt, output = 24, 16, 48
+    length, L = prompt + output, len(model.moe_layers)
+    phase = np.tile(np.array([Phase.PREFILL] * prompt + [Phase.DECODE] * output, dtype=np.uint8), requests)
+    chosen = np.where(phase[:, None] == Phase.PREFILL, [0, 1], [6, 7]).astype(np.uint16)
+    return TokenTrace(
+        header=TraceHeader(model.name, model.moe_layers, model.experts, model.top_k, "made up"),
+        topk_ids=np.repeat(chosen[:, None], L, axis=1),
+        request=np.repeat(np.arange(requests, dtype=np.int32), length),
+        position=np.tile(np.arange(length, dtype=np.int32), requests),
+        phase=phase,
     )
 
 

@@ -35,9 +35,8 @@ from placer.profiler.steps import StepKind
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import TokenTrace
-from placer.replays import EVALUATION_SEED, Replays
+from placer.replays import EVALUATION_SEED, SPLIT_SHARES, Replays
 from placer.runtime_verification import verify_runtime
-from placer.solve import SPLIT_SHARES
 from placer.workload import Workload
 
 Run = Callable[..., tuple[int, str, str]]

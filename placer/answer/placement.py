@@ -11,7 +11,7 @@ from placer.answer.console import command, sparkline
 from placer.answer.sampling import gain_text, sampling_lines
 from placer.answer.visible import all_visible, visible
 from placer.placement import PlacementDocument
-from placer.placement_sections import FrontierSection, KvSection, SensitivitySection
+from placer.placement_sections import FrontierSection, KvSection, SensitivitySection, SolverSection
 from placer.units import figure, gib, signed_percent
 
 _SPARKLINE_WIDTH = 62
@@ -25,6 +25,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         Text(_verdict_sentence(document), style="bold"),
         Text(f"  {document.heldout.verdict}"),
         Text(f"  {_latency_sentence(document)}"),
+        *_objective_lines(document),
         Text(""),
         _ledger_table(document),
         Text(""),
@@ -38,7 +39,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         parts += [_frontier_table(document.frontier), Text("")]
     parts.append(_solver_line(document))
     if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
-        parts.append(_worth_line(document.sensitivity))
+        parts.append(_worth_line(document.sensitivity, _per_token(document.solver)))
     parts.append(_origin_lines(predicted.provenance))
     parts += [Text(f"note: {note}", style="dim") for note in document.notes]
     parts.append(
@@ -105,6 +106,17 @@ def _latency_sentence(document: PlacementDocument) -> str:
     if waiting > 0:
         said.append(f"{waiting:,} of {document.workload.concurrency:,} clients wait for a slot")
     return ", ".join(said) + " (simulated)"
+
+
+def _objective_lines(document: PlacementDocument) -> list[Text]:
+    """What an objective other than throughput reached."""
+    solver = document.solver
+    if solver.objective_name in {None, "throughput"} or solver.objective_reached is None:
+        return []
+    reached = f"{figure(solver.objective_reached, 1)} {solver.objective_unit}"
+    if solver.objective_name == "goodput":
+        reached += f", of {figure(document.predicted.output_tokens_per_s, 1)} tokens/s of all"
+    return [Text(f"  objective {solver.objective_name}: {reached} (simulated)")]
 
 
 def _ledger_table(document: PlacementDocument) -> Table:
@@ -189,11 +201,11 @@ def _frontier_table(frontier: tuple[FrontierSection, ...]) -> Table:
     return table
 
 
-def _worth_line(known: SensitivitySection) -> Text:
+def _worth_line(known: SensitivitySection, per_token: str) -> Text:
     gained = known.tokens_per_s_per_gib
     rate = "" if gained is None else f" (about {gained:,.3g} tokens/s)"
     return Text(
-        f"a GiB more per GPU saves {known.price_us_per_gib:,.4g} µs per output token{rate}, to first order: "
+        f"a GiB more per GPU saves {known.price_us_per_gib:,.4g} µs {per_token}{rate}, to first order: "
         "the solver's multiplier"
     )
 
@@ -208,9 +220,14 @@ def _solver_line(document: PlacementDocument) -> Text:
     over = " over the settings that meet the targets" if targeted else ""
     return Text(
         f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven{over} on the part that a "
-        f"plan can change; objective {solver.objective_us:,.1f} µs per output token, bound {solver.bound_us:,.1f}; "
+        f"plan can change; objective {solver.objective_us:,.1f} µs {_per_token(solver)}, bound {solver.bound_us:,.1f}; "
         f"{solver.seconds:.1f} s"
     )
+
+
+def _per_token(solver: SolverSection) -> str:
+    latency = solver.objective_name == "latency"
+    return "per output token of a request" if latency else "per output token"
 
 
 def _origin_lines(provenance: dict[str, str]) -> Text:

@@ -93,6 +93,13 @@ def solve(
             "--robust", help="Plan for the worst domain: by its time, or by regret (over its own plan)."
         ),
     ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective",
+            help="throughput, latency (least TPOT), or goodput (tokens/s of requests that keep the targets).",
+        ),
+    ] = "throughput",
     output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
         "placement.json"
     ),
@@ -101,6 +108,7 @@ def solve(
     from placer.answer.placement import placement_answer
     from placer.hbm import given_loss_bytes
     from placer.model.spec import read_model
+    from placer.objective import Objective
     from placer.placement import write_placement
     from placer.planning import plan
     from placer.profiler.profile import read_profile
@@ -150,6 +158,7 @@ def solve(
         robust=None
         if robust is None
         else choice(robust, {each.value: each for each in Criterion}, "--robust"),
+        objective=choice(objective, {each.value: each for each in Objective}, "--objective"),
     )
     memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
     with ProgressBar() as bar:

@@ -1,0 +1,96 @@
+"""Plans simulated on the requests kept for choosing: which keep the targets, and which of two is better."""
+
+from dataclasses import dataclass
+
+from placer.hbm import ServerSettings
+from placer.level import Level
+from placer.level_cost import LevelCosts
+from placer.model.spec import ModelSpec
+from placer.objective import Objective
+from placer.prediction import Prediction, predict
+from placer.profiler.cost import CostModel
+from placer.profiler.trace.selection import coverage_of_mask, selection_counts
+from placer.profiler.trace.trace import Trace
+from placer.replays import Replays
+from placer.solve_request import SolveRequest
+from placer.solvers.problem import Mask
+from placer.targets import Reached, has_targets, meets_targets
+
+ALIKE = 0.001
+"""Difference of simulated figures below which two plans are alike and throughput decides."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan with its simulated figures and its time per output token on the solving steps."""
+
+    figures: Prediction
+    objective_us: float
+
+    def better_than(self, other: "Candidate", objective: Objective) -> bool:
+        """Whether this plan is to be preferred by ``objective``."""
+        if objective is Objective.THROUGHPUT:
+            return self.objective_us < other.objective_us
+        mine, its = (simulated(objective, each.figures) for each in (self, other))
+        if abs(mine - its) <= ALIKE * abs(its):
+            return self.figures.output_tokens_per_s > (1 + ALIKE) * other.figures.output_tokens_per_s
+        return mine < its
+
+
+def simulated(objective: Objective, figures: Prediction) -> float:
+    """What ``objective`` makes least: p95 TPOT in milliseconds, goodput or throughput with the sign turned."""
+    if objective is Objective.LATENCY:
+        return figures.tpot_ms_p95
+    if objective is Objective.GOODPUT:
+        return -(figures.goodput_tokens_per_s or 0.0)
+    return -figures.output_tokens_per_s
+
+
+def serves(request: SolveRequest, figures: Prediction) -> bool:
+    """Whether ``figures`` keep the targets; for goodput, whether any request does."""
+    if request.objective is Objective.GOODPUT:
+        return bool(figures.goodput_tokens_per_s)
+    return meets_targets(request.workload, figures)
+
+
+class Choosing:
+    """Simulates plans on the choosing requests, each once, and remembers what every one reached."""
+
+    def __init__(
+        self, model: ModelSpec, cost: CostModel, request: SolveRequest, replays: Replays, trace: Trace
+    ) -> None:
+        self._model, self._cost, self._request, self._replays = model, cost, request, replays
+        self._counts = selection_counts(trace)
+        self._figures: dict[tuple[ServerSettings, bytes], Prediction] = {}
+        self._last: tuple[Level, LevelCosts] | None = None
+
+    @property
+    def reached(self) -> tuple[Reached, ...]:
+        """Every plan simulated so far."""
+        return tuple(Reached(settings, figures) for (settings, _), figures in self._figures.items())
+
+    def costs(self, level: Level) -> LevelCosts:
+        """What the choosing steps cost at ``level``."""
+        if self._last is None or self._last[0] is not level:
+            workload, tp = self._request.workload, self._request.tp
+            self._last = level, self._replays.costs(self._model, self._cost, level, workload, tp)
+        return self._last[1]
+
+    def figures(self, level: Level, hot: Mask) -> Prediction:
+        """Simulated figures of the plan ``hot`` (bool [L, E]) at ``level``."""
+        key = level.settings, hot.tobytes()
+        if key not in self._figures:
+            self._figures[key] = predict(
+                self.costs(level),
+                hot,
+                1.0 - coverage_of_mask(self._counts, hot),
+                level.settings,
+                self._request.workload,
+                self._request.seed,
+                self._request.scheduler,
+            )
+        return self._figures[key]
+
+    def serves(self, level: Level, hot: Mask) -> bool:
+        """Whether the plan keeps the targets; for goodput, whether any request does."""
+        return not has_targets(self._request.workload) or serves(self._request, self.figures(level, hot))

@@ -1,0 +1,72 @@
+"""Whether a changed request can keep its latency targets: by the frequency ranking, or by a search at one level."""
+
+from dataclasses import replace
+
+from placer.choosing import Choosing
+from placer.errors import BadInputError, InfeasibleError
+from placer.hot_bounds import hot_bounds
+from placer.level import Level
+from placer.level_problems import LevelProblems
+from placer.level_room import request_levels, roomy_levels
+from placer.level_solution import LEVEL_GAP, LevelSolution, solve_level
+from placer.model.spec import ModelSpec
+from placer.prediction import Prediction
+from placer.profiler.cost import CostModel
+from placer.profiler.trace.mix import mixed
+from placer.profiler.trace.selection import selection_counts
+from placer.profiler.trace.split import split_requests
+from placer.profiler.trace.trace import Trace
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
+from placer.solve_request import SolveRequest
+from placer.target_search import TargetSearch
+from placer.targets import excess
+
+_NEAR = 1.1
+"""Excess over the targets up to which another plan than the frequency ranking is searched for."""
+
+
+class QuickCheck:
+    """Tries requests on the steps that a solve would choose by; what it finds, the solve tries too."""
+
+    def __init__(self, model: ModelSpec, trace: Trace, cost: CostModel, request: SolveRequest) -> None:
+        self._model, self._cost = model, replace(cost, behaviour=request.behaviour)
+        parts = split_requests(trace, SPLIT_SHARES, seed=request.seed)[:2]
+        self._solving, self._choosing = (mixed(part, request.mix, request.seed) for part in parts)
+        self._counts = selection_counts(self._solving)
+
+    def __call__(self, request: SolveRequest) -> Prediction | None:
+        """Figures of a plan that serves ``request``, simulated; None where none is found or nothing fits."""
+        # Bounds are of no use here.
+        request = replace(request, gap=max(request.gap, LEVEL_GAP))
+        try:
+            limits = hot_bounds(self._model, request.pins, least=request.least_hot, most=request.most_hot)
+            grid = roomy_levels(self._model, request_levels(self._model, request), limits, request)
+        except (BadInputError, InfeasibleError):
+            return None
+        seed, prefill_from = request.seed, request.prefill_from
+        steps = Replays(self._solving, seed, prefill_from)
+        problems = LevelProblems(self._model, self._cost, request, limits, steps, self._counts)
+        choosing = Choosing(
+            self._model,
+            self._cost,
+            request,
+            Replays(self._choosing, seed + EVALUATION_SEED, prefill_from, step_factor=EVALUATION_STEPS),
+            self._choosing,
+        )
+        nearest: tuple[float, Level] | None = None
+        for level in grid:
+            frequency = problems.baseline("frequency", level)
+            figures = choosing.figures(level, frequency)
+            if choosing.serves(level, frequency):
+                return figures
+            far = excess(request.workload, figures)
+            if nearest is None or far < nearest[0]:
+                nearest = far, level
+        if nearest is None or nearest[0] > _NEAR:
+            return None
+        level = nearest[1]
+        problem = problems.problem(level)
+        solution = solve_level(problem, request, LEVEL_GAP, problems.baseline("frequency", level))
+        search = TargetSearch(problems, choosing, {}, set(), set(), lambda _text: None)
+        best = search.best([LevelSolution(level, problem, solution)]) if solution.hot is not None else None
+        return None if best is None else choosing.figures(best.level, best.hot)

@@ -1,0 +1,158 @@
+"""What would meet latency targets that nothing met: single changes of the request, each of them tried."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from placer.level import chunk_grid
+from placer.prediction import Prediction
+from placer.remedy import largest
+from placer.solve_request import SolveRequest
+from placer.targets import Reached, relaxed
+from placer.units import GIB, parse_size
+
+Check = Callable[[SolveRequest], Prediction | None]
+"""Figures of a plan that serves a request, or None where none is found."""
+_LEAST_CHUNK = 64
+_RATE_SHARES = (0.8, 0.6, 0.4, 0.2, 0.1)
+_BUDGET_HALVINGS = 5
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change in words, and what it reaches; ``figures`` None where it does not meet the targets."""
+
+    text: str
+    figures: Prediction | None
+
+
+def target_advice(
+    request: SolveRequest, reached: Sequence[Reached], check: Check, progress: Callable[[str], None]
+) -> str:
+    """Every kind of single change that meets the targets, with what it reaches; and the kinds that do not.
+
+    Each change is tried by ``check``, the smallest of its kind first found by bisection, for as long together as the
+    solver's time limit.
+    """
+    until = time.monotonic() + request.time_limit_s
+    met = [relaxed(request.workload, reached)]
+    in_vain: list[str] = []
+    untried: list[str] = []
+    for kind, changes in _KINDS.items():
+        if time.monotonic() > until:
+            untried.append(kind)
+            continue
+        progress(f"looking for what would meet the targets: {kind}")
+
+        def within(changed: SolveRequest) -> Prediction | None:
+            return check(changed) if time.monotonic() <= until else None
+
+        for change in changes(request, within):
+            if change.figures is None:
+                in_vain.append(change.text)
+            else:
+                met.append(f"{change.text} ({_figures_text(change.figures)})")
+    said = ("any one of these meets the targets, each tried: " if len(met) > 1 else "") + "; ".join(met)
+    if in_vain:
+        said += ". Tried in vain: " + ", ".join(in_vain)
+    if untried:
+        said += f". Not tried within --time-limit: {', '.join(untried)}"
+    return said
+
+
+def _clients(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    clients = request.workload.concurrency
+    if request.workload.is_open_loop or clients < 2:
+        return
+
+    def fewer(count: int) -> SolveRequest:
+        most = None if request.max_running is None else min(request.max_running, count)
+        return replace(request, workload=replace(request.workload, concurrency=count), max_running=most)
+
+    found: dict[int, Prediction] = {}
+
+    def serves(count: int) -> bool:
+        figures = check(fewer(count))
+        if figures is not None:
+            found[count] = figures
+        return figures is not None
+
+    # One client must do before any other number is tried; then the largest that does.
+    count = largest(1, clients - 1, serves)
+    yield (
+        _Change("--concurrency 1", None) if count is None else _Change(f"--concurrency {count}", found[count])
+    )
+
+
+def _rate(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    rate = request.workload.rate_per_s
+    if rate is None:
+        return
+    for share in _RATE_SHARES:
+        lower = float(f"{rate * share:.3g}")
+        workload = replace(request.workload, rate_per_s=lower)
+        change = _Change(f"--rate {lower:g}", check(replace(request, workload=workload)))
+        if change.figures is not None or share == _RATE_SHARES[-1]:
+            yield change
+            return
+
+
+def _running(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    if request.max_running is not None:
+        yield _Change("--max-running auto", check(replace(request, max_running=None)))
+
+
+def _budget(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    whole = request.device_bytes
+    if whole is None or whole <= request.budget_bytes:
+        return
+    figures, text = check(replace(request, budget_bytes=whole)), "--hbm-budget 100%"
+    if figures is None:
+        yield _Change(text, None)
+        return
+    low, high = (size * 100 // GIB for size in (request.budget_bytes, whole))
+    for _ in range(_BUDGET_HALVINGS):
+        # What is tried is the size as it is told.
+        middle = (low + high) // 2
+        size = f"{middle / 100:g}GiB"
+        found = check(replace(request, budget_bytes=parse_size(size))) if middle > low else None
+        if found is None:
+            low = middle
+        else:
+            high, figures, text = middle, found, f"--hbm-budget {size}"
+    yield _Change(text, figures)
+
+
+def _kv_dtype(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    if "fp8" not in request.kv_dtypes:
+        yield _Change("--kv-dtype fp8", check(replace(request, kv_dtypes=("fp8",))))
+
+
+def _chunk(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    if request.chunk_tokens is not None:
+        yield _Change("--chunk auto", check(replace(request, chunk_tokens=None)))
+    chunk = request.chunk_tokens or min(chunk_grid(request.workload.prompt_tokens, request.max_running or 1))
+    change = None
+    while change is None or change.figures is None:
+        chunk //= 2
+        if chunk < max(_LEAST_CHUNK, request.max_running or 1):
+            break
+        change = _Change(f"--chunk {chunk}", check(replace(request, chunk_tokens=chunk)))
+    if change is not None:
+        yield change
+
+
+_KINDS: dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]] = {
+    "FP8 KV": _kv_dtype,
+    "running requests": _running,
+    "fewer clients": _clients,
+    "a lower rate": _rate,
+    "a larger budget": _budget,
+    "a smaller chunk": _chunk,
+}
+"""Kinds of change, in the order they are tried."""
+
+
+def _figures_text(figures: Prediction) -> str:
+    ttft = "" if figures.ttft_ms_p95 is None else f", TTFT {figures.ttft_ms_p95:,.3g} ms"
+    return f"TPOT {figures.tpot_ms_p95:,.3g} ms{ttft} at p95"
