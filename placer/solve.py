@@ -39,7 +39,7 @@ from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import SolverStatus, relative_gap
 from placer.target_advice import target_advice
 from placer.target_search import TargetSearch
-from placer.targets import Reached, targets_missed
+from placer.targets import Reached, missed_text, targets_missed
 from placer.whole_layers import whole_layers
 
 _ROBUST_GAP = 0.01
@@ -244,6 +244,12 @@ def solve_levels(
             "of the solver's plan"
         )
     notes += search.notes(best)
+    missed_by = missed_text(request.workload, predictions[chosen])
+    if missed_by and request.objective is not Objective.GOODPUT:
+        notes.append(
+            f"warning: the requests that are only reported on miss {missed_by}; those that the plan was chosen on, "
+            "simulated with fewer sizes of steps, keep the targets"
+        )
     gap = relative_gap(objective_us, bound_us, best.problem.constant_us)
     status = best.solution.status
     if status is SolverStatus.OPTIMAL and gap > request.gap:
@@ -313,7 +319,9 @@ def _best(search: TargetSearch, tried: list[LevelSolution], advice: Advice) -> L
     best = search.best(tried)
     if best is None:
         reached, request = search.choosing.reached, search.problems.request
-        raise targets_missed(request.workload, reached, advice(reached))
+        raise targets_missed(
+            request.workload, reached, advice(reached), goodput=request.objective is Objective.GOODPUT
+        )
     return best
 
 

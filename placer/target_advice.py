@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placer.level import chunk_grid
+from placer.objective import Objective
 from placer.prediction import Prediction
 from placer.remedy import largest
 from placer.solve_request import SolveRequest
-from placer.targets import Reached, relaxed
+from placer.targets import Reached, milliseconds, relaxed
 from placer.units import GIB, parse_size
 
 Check = Callable[[SolveRequest], Prediction | None]
@@ -34,6 +35,8 @@ def target_advice(
     Each change is tried by ``check``, the smallest of its kind first found by bisection, for as long together as the
     solver's time limit.
     """
+    # Goodput asks for a single request that keeps them; who changes something for that wants most of them to.
+    request = replace(request, objective=Objective.THROUGHPUT)
     until = time.monotonic() + request.time_limit_s
     met = [relaxed(request.workload, reached)]
     in_vain: list[str] = []
@@ -154,5 +157,5 @@ _KINDS: dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]] = {
 
 
 def _figures_text(figures: Prediction) -> str:
-    ttft = "" if figures.ttft_ms_p95 is None else f", TTFT {figures.ttft_ms_p95:,.3g} ms"
-    return f"TPOT {figures.tpot_ms_p95:,.3g} ms{ttft} at p95"
+    ttft = "" if figures.ttft_ms_p95 is None else f", TTFT {milliseconds(figures.ttft_ms_p95)}"
+    return f"TPOT {milliseconds(figures.tpot_ms_p95)}{ttft} at p95"

@@ -45,12 +45,22 @@ def p95_ms(flag: str, figures: Prediction) -> float:
     return figures.tpot_ms_p95 if flag == "--slo-tpot" else _ttft_ms(figures)
 
 
+def missed_text(workload: Workload, figures: Prediction) -> str:
+    """What ``figures`` reach of the targets that they miss; empty where they keep all."""
+    return " and ".join(
+        f"{target.flag} of {target.target_ms:g} ms by {target.p95_ms(figures) / target.target_ms - 1:,.1%} "
+        f"({milliseconds(target.p95_ms(figures))} at p95)"
+        for target in _targets(workload)
+        if target.p95_ms(figures) > target.target_ms
+    )
+
+
 def targets_missed(
-    workload: Workload, tried: Sequence[Reached], advice: str, *, nothing: str = "no level meets"
+    workload: Workload, tried: Sequence[Reached], advice: str, *, goodput: bool = False
 ) -> InfeasibleError:
     """The error when none of ``tried`` keeps the targets: each target's best, by how much and where it is missed.
 
-    ``advice`` says what would meet them; ``nothing`` begins the sentence.
+    ``advice`` says what would meet them. For ``goodput`` not a single request does.
     """
     missed = []
     for target in _targets(workload):
@@ -65,12 +75,13 @@ def targets_missed(
             missed.append(f"{target.flag} of {target.target_ms:g} ms ({why})")
         elif reached > target.target_ms:
             missed.append(
-                f"{target.flag} of {target.target_ms:g} ms (best level reaches {_ms(reached)} at p95, "
+                f"{target.flag} of {target.target_ms:g} ms (best level reaches {milliseconds(reached)} at p95, "
                 f"{reached / target.target_ms - 1:+,.1%}: {settings_text(best.settings)})"
             )
     if not missed:
         missed.append(_both(workload, tried))
-    return InfeasibleError(f"{nothing} " + " and ".join(missed), advice)
+    nothing = "no request at any level keeps " if goodput else "no level meets "
+    return InfeasibleError(nothing + " and ".join(missed), advice)
 
 
 def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
@@ -114,7 +125,7 @@ def _both(workload: Workload, tried: Sequence[Reached]) -> str:
     """Each target alone is kept by some plan: what the plan nearest to both misses."""
     best = min(tried, key=lambda each: excess(workload, each.figures))
     reached = " and ".join(
-        f"{target.flag} of {target.target_ms:g} ms with {_ms(target.p95_ms(best.figures))} "
+        f"{target.flag} of {target.target_ms:g} ms with {milliseconds(target.p95_ms(best.figures))} "
         f"({target.p95_ms(best.figures) / target.target_ms - 1:+,.1%})"
         for target in _targets(workload)
     )
@@ -124,14 +135,15 @@ def _both(workload: Workload, tried: Sequence[Reached]) -> str:
     )
 
 
-def _ms(value: float) -> str:
+def milliseconds(value: float) -> str:
+    """A latency in milliseconds as a person reads it: three digits, or all before the point."""
     return f"{value:,.1f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def _rounded_up(value: float) -> str:
     """Three digits that are not below ``value``."""
     scale = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.ceil(value / scale * (1 - 1e-12)) * scale:.12g}"
+    return f"{math.ceil(value / scale) * scale:.12g}"
 
 
 def _targets(workload: Workload) -> tuple[_Target, ...]:

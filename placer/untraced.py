@@ -170,7 +170,8 @@ def solve_untraced(
             return None if found is None else found.figures(changed)
 
         advice = target_advice(request, tried, check, lambda text: progress(text, 0.9))
-        raise targets_missed(request.workload, tried, advice)
+        goodput = request.objective is Objective.GOODPUT
+        raise targets_missed(request.workload, tried, advice, goodput=goodput)
     level, hot, costs = best.level, first_experts(model, best.per_layer), best.costs
     (figures,) = level_predictions(
         model,

@@ -6,6 +6,7 @@ import pytest
 
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
+from placer.serving import NEVER, ServingFigures
 from placer.targets import Reached, excess, meets_targets, missed_flags, relaxed, targets_missed
 from placer.workload import Workload
 
@@ -70,8 +71,11 @@ def test_targets_that_are_reached_one_at_a_time_are_said_so() -> None:
 def test_a_ttft_that_is_not_predicted_says_why() -> None:
     workload = Workload(64, 32, 4, slo_ttft_ms=900.0)
     assert "prompts are left out" in targets_missed(workload, [reached(ONE, 1.0, None)], "").what
-    behind = targets_missed(workload, [reached(ONE, 1.0, float("inf"))], "").what
-    assert "falls behind the arrivals" in behind
+    outrun = ServingFigures(
+        NEVER, NEVER, NEVER, 1.0, 1.0, 0.0, 1.0, 1, 0.0, capacity_per_s=1.0, falls_behind=True
+    )
+    behind = Reached(ONE, replace(FIGURES, ttft_ms_p95=None, serving=outrun))
+    assert "falls behind the arrivals" in targets_missed(workload, [behind], "").what
 
 
 @pytest.mark.parametrize(
