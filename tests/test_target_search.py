@@ -95,7 +95,7 @@ def test_a_target_that_only_another_plan_meets(tiny: ModelSpec) -> None:
     assert kept.prediction.ttft_ms_p95 <= 2.0
 
 
-@pytest.mark.parametrize("target_ms", [0.15, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("target_ms", [0.15, 0.6])
 def test_the_plan_within_a_target_is_the_best_of_all(tiny: ModelSpec, target_ms: float) -> None:
     kept = alone(tiny, 4, slo_tpot_ms=target_ms)
     free = alone(tiny, 4, slo_tpot_ms=1e6)
