@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from placer.contradiction import contradictions
 from placer.document import read_document
+from placer.dynamic_section import DynamicSection
 from placer.errors import BadInputError
 from placer.output import write_text
 from placer.placement_sections import (
@@ -79,6 +80,7 @@ class PlacementDocument(Section):
     mix: dict[str, float] | None = None
     robust: RobustSection | None = None
     hot_per_layer: HotPerLayerSection | None = None
+    dynamic: DynamicSection | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
+from placer.dynamic_document import planned_dynamic
 from placer.errors import BadInputError
 from placer.hbm import REPACKING_NOTE, ServerSettings, repacks
 from placer.host import HostLedger, check_host_memory, host_ledger
@@ -185,6 +186,7 @@ def placement_document(
             "checkpoint_format": model.expert_format["checkpoint"],
             "checkpoint_expert_bytes": model.checkpoint_expert_bytes,
         },
+        "dynamic": planned_dynamic(model, trace, profile, request, solved, null_reasons),
         "notes": [
             *(f"warning: forced: {each}" for each in forced),
             *_fit_warnings(profile),

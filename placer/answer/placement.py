@@ -39,6 +39,9 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts.append(_solver_line(document))
     if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
         parts.append(_worth_line(document.sensitivity))
+    if document.dynamic is not None and document.dynamic.matters:
+        parts.append(Text(document.dynamic.verdict))
+        parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
     parts.append(_origin_lines(predicted.provenance))
     parts += [Text(f"note: {note}", style="dim") for note in document.notes]
     parts.append(
