@@ -8,6 +8,7 @@ whole step.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,10 +170,12 @@ def _blocks(trace: TokenTrace, played: NDArray[np.int64]) -> Iterator[tuple[slic
 
 def _of(costs: StepCosts, part: slice) -> StepCosts:
     """The costs of some of the steps."""
-    arrays = {field.name: getattr(costs, field.name) for field in fields(costs)}
-    return replace(
-        costs, **{name: each[part] for name, each in arrays.items() if isinstance(each, np.ndarray)}
-    )
+    sliced: dict[str, Any] = {
+        field.name: getattr(costs, field.name)[part]
+        for field in fields(costs)
+        if isinstance(getattr(costs, field.name), np.ndarray)
+    }
+    return replace(costs, **sliced)
 
 
 def _assumptions(link: HostLink | None, load_us: float, from_output: bool) -> tuple[str, ...]:

@@ -3,9 +3,29 @@
 from placer.errors import InfeasibleError
 from placer.hbm import expert_share_bytes, repacking_bytes
 from placer.hot_bounds import MIN_FLAG, HotBounds
-from placer.level import Level
+from placer.level import Level, levels
 from placer.model.spec import ModelSpec
 from placer.solve_request import SolveRequest
+
+
+def requested_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]:
+    """Every level that ``request`` leaves to choose from; raises what `levels` raises."""
+    return levels(
+        model,
+        request.workload,
+        tp=request.tp,
+        budget_bytes=request.budget_bytes,
+        max_running=request.max_running,
+        min_kv_tokens=request.min_kv_tokens,
+        kv_dtypes=request.kv_dtypes,
+        chunk_tokens=request.chunk_tokens,
+        # With pins, how many experts the limits keep hot is known only layer by layer (`roomy_levels`).
+        min_hot_per_layer=max(request.min_hot_per_layer, 0 if request.pins else request.least_hot),
+        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
+        speculative=request.speculative,
+        loss_bytes=request.loss_bytes,
+        device_bytes=request.device_bytes,
+    )
 
 
 def roomy_levels(

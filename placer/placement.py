@@ -34,6 +34,7 @@ from placer.placement_sections import (
     WholeLayersSection,
 )
 from placer.sampling_sections import HeldoutSection, RobustSection
+from placer.what_if_section import WhatIfSection
 
 if TYPE_CHECKING:
     from placer.model.spec import ModelSpec
@@ -81,6 +82,7 @@ class PlacementDocument(Section):
     robust: RobustSection | None = None
     hot_per_layer: HotPerLayerSection | None = None
     dynamic: DynamicSection | None = None
+    what_if: tuple[WhatIfSection, ...] | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 

@@ -28,6 +28,8 @@ from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
+from placer.what_if import SOLVE_SHARE, part
+from placer.what_if_document import with_what_ifs
 
 SCHEMA = "placer.placement/1"
 SPECULATIVE_NOTE = (
@@ -47,11 +49,13 @@ def plan(
     *,
     host_memory_bytes: int | None = None,
     use: ProfileUse = AS_PROFILED,
+    what_if: bool = False,
     progress: Callable[[str, float], None] = lambda _text, _share: None,
 ) -> PlacementDocument:
     """Solve and state the answer as a placement document (`placer solve`).
 
     ``trace`` None plans under uniform routing. ``host_memory_bytes`` replaces the profiled machine's RAM.
+    ``what_if`` solves changes of the server too.
 
     Raises
     ------
@@ -72,6 +76,7 @@ def plan(
             ("--write-lp", request.lp_path),
             ("--mix", request.mix),
             ("--robust", request.robust),
+            ("--what-if", what_if),
         ):
             if given:
                 raise BadInputError(
@@ -81,14 +86,18 @@ def plan(
         solved = solve_untraced(model, profile.cost_model(), request)
     else:
         check_trace_of(trace, model)
-        solved = solve(model, trace, profile.cost_model(), request, progress)
+        solving = part(progress, 0.0, SOLVE_SHARE if what_if else 1.0)
+        solved = solve(model, trace, profile.cost_model(), request, solving)
     chunk = solved.level.settings.chunk_tokens
     host = host_ledger(
         model, cpu_method=profile.cpu.method, chunk_tokens=chunk, numa_nodes=profile.cpu.numa_nodes
     )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
     check_host_memory(host, memory)
-    return placement_document(model, trace, profile, request, solved, host, forced=forced)
+    document = placement_document(model, trace, profile, request, solved, host, forced=forced)
+    if trace is None or not what_if:
+        return document
+    return with_what_ifs(document, model, trace, profile, request, solved, part(progress, SOLVE_SHARE, 1.0))
 
 
 def placement_document(

@@ -12,11 +12,11 @@ from placer.domain_costs import Domains
 from placer.frontier import frontier
 from placer.gain import gains
 from placer.hbm import ServerSettings
-from placer.hot_bounds import MIN_FLAG, hot_bounds
-from placer.level import Level, levels
+from placer.hot_bounds import hot_bounds
+from placer.level import Level
 from placer.level_predictions import level_predictions
 from placer.level_problems import LevelProblems
-from placer.level_room import roomy_levels
+from placer.level_room import requested_levels, roomy_levels
 from placer.level_solution import LEVEL_GAP, LevelSolution, exactly, refined, solve_level
 from placer.model.spec import ModelSpec
 from placer.prediction import Prediction, predict
@@ -62,22 +62,7 @@ def solve(
     """
     # Contradictions are told before the budget is looked at.
     hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
-    grid = levels(
-        model,
-        request.workload,
-        tp=request.tp,
-        budget_bytes=request.budget_bytes,
-        max_running=request.max_running,
-        min_kv_tokens=request.min_kv_tokens,
-        kv_dtypes=request.kv_dtypes,
-        chunk_tokens=request.chunk_tokens,
-        # With pins, how many experts the limits keep hot is known only layer by layer (`roomy_levels`).
-        min_hot_per_layer=max(request.min_hot_per_layer, 0 if request.pins else request.least_hot),
-        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
-        speculative=request.speculative,
-        loss_bytes=request.loss_bytes,
-        device_bytes=request.device_bytes,
-    )
+    grid = requested_levels(model, request)
     return solve_levels(model, trace, cost, request, grid, progress)
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.hot_bounds import MIN_FLAG, hot_bounds
-from placer.level import levels
+from placer.hot_bounds import hot_bounds
 from placer.level_cost import level_costs
 from placer.level_predictions import level_predictions
+from placer.level_room import requested_levels
 from placer.model.spec import ModelSpec
 from placer.prediction import predict
 from placer.profiler.cost import CostModel
@@ -72,21 +72,7 @@ def solve_untraced(model: ModelSpec, cost: CostModel, request: SolveRequest) -> 
     cost = replace(cost, behaviour=request.behaviour)
     workload, L = request.workload, len(model.moe_layers)
     limits = hot_bounds(model, {}, least=request.least_hot, most=request.most_hot)
-    grid = levels(
-        model,
-        workload,
-        tp=request.tp,
-        budget_bytes=request.budget_bytes,
-        max_running=request.max_running,
-        min_kv_tokens=request.min_kv_tokens,
-        kv_dtypes=request.kv_dtypes,
-        chunk_tokens=request.chunk_tokens,
-        min_hot_per_layer=max(request.min_hot_per_layer, request.least_hot),
-        min_hot_flag=MIN_FLAG if request.least_hot > request.min_hot_per_layer else "--min-hot",
-        speculative=request.speculative,
-        loss_bytes=request.loss_bytes,
-        device_bytes=request.device_bytes,
-    )
+    grid = requested_levels(model, request)
     trace = uniform_trace(model, request.seed)
     found = []
     for level in grid:

@@ -10,6 +10,7 @@ from rich.text import Text
 from placer.answer.console import command, sparkline
 from placer.answer.sampling import gain_text, sampling_lines
 from placer.answer.visible import all_visible, visible
+from placer.answer.what_if import what_if_parts
 from placer.placement import PlacementDocument
 from placer.placement_sections import FrontierSection, KvSection, SensitivitySection
 from placer.units import figure, gib, signed_percent
@@ -36,6 +37,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts += sampling_lines(document)
     if document.frontier:
         parts += [_frontier_table(document.frontier), Text("")]
+    parts += what_if_parts(document)
     parts.append(_solver_line(document))
     if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
         parts.append(_worth_line(document.sensitivity))
