@@ -88,7 +88,7 @@ def changes(
         enough = int(request.budget_bytes / device * gpu.usable_bytes)
         yield Change(
             "larger_gpu",
-            f"the memory of {gpu.name} ({gib(gpu.usable_bytes)})",
+            f"{gib(gpu.usable_bytes)}, as {gpu.name}",
             _with_budget(base, enough),
             cost,
             f"{_MEASURED}: this GPU's speed with the memory of {gpu.name}",
@@ -119,7 +119,7 @@ def _running_change(
     text = f"{running:,} running"
     if running > workload.concurrency:
         workload = replace(workload, concurrency=running)
-        text += f", as many clients (not {base.workload.concurrency:,})"
+        text += f", {running:,} clients"
     asked = replace(
         base,
         workload=workload,

@@ -145,7 +145,7 @@ def compare_dynamic(
     if link is None or slots < model.top_k:
         step_us |= {LRU_OVERLAPPED: None, LRU_SERIAL: None, LRU_CPU: None}
     hit_share = {name: found / selections for name, found in hits.items()}
-    matters, verdict = _verdict(step_us, hit_share, running)
+    matters, verdict = _verdict(step_us, hit_share, running, prompts.from_output)
     return Dynamic(
         steps=S,
         running_requests=running,
@@ -198,7 +198,7 @@ def _assumptions(link: HostLink | None, load_us: float, from_output: bool) -> tu
 
 
 def _verdict(
-    step_us: Mapping[str, float | None], hit_share: Mapping[str, float], running: int
+    step_us: Mapping[str, float | None], hit_share: Mapping[str, float], running: int, from_output: bool
 ) -> tuple[bool, str]:
     """Whether a dynamic policy is or may be ahead of every fixed set, and the sentence that says so."""
     best = min(us for name in STATIC if (us := step_us[name]) is not None)
@@ -224,6 +224,7 @@ def _verdict(
         return True, (
             f"dynamic may win {where}: kt-kernel's dynamic update would take {against(UPDATE)} "
             f"({hit_share[UPDATE]:.1%} of selections hot, {hit_share['plan']:.1%} by the plan), its copies not counted"
+            f"{', each output standing in for its prompt' if from_output else ''}"
         )
     if overlapped is not None and overlapped > WORTH:
         return True, (

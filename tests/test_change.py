@@ -53,12 +53,12 @@ def test_every_change_is_the_plans_request_but_for_one_thing(tiny: ModelSpec, ma
         "KV in fp8",
         "chunk of 256",
         "4 running",
-        "16 running, as many clients (not 8)",
-        "17 running, as many clients (not 8)",
+        "16 running, 16 clients",
+        "17 running, 17 clients",
         "more than 1 CPU threads",
         "2 GPUs (tp 2)",
         "10 % more HBM",
-        "the memory of rtx-4090 (23.50 GiB)",
+        "23.50 GiB, as rtx-4090",
     ]
     planned = found["10 % more HBM"].request
     assert planned is not None
@@ -68,15 +68,15 @@ def test_every_change_is_the_plans_request_but_for_one_thing(tiny: ModelSpec, ma
     assert planned.workload.slo_tpot_ms is None
     assert not planned.frontier
     assert not planned.prove
-    twice = found["16 running, as many clients (not 8)"].request
+    twice = found["16 running, 16 clients"].request
     assert twice is not None
     assert (twice.max_running, twice.workload.concurrency) == (16, 16)
 
 
 def test_the_border_of_the_cpu_kernel_is_named_where_it_is_crossed(tiny: ModelSpec, made: Profile) -> None:
     found = asked(tiny, made)
-    assert found["16 running, as many clients (not 8)"].regime is None
-    beyond = found["17 running, as many clients (not 8)"]
+    assert found["16 running, 16 clients"].regime is None
+    beyond = found["17 running, 17 clients"]
     assert beyond.regime == "17 tokens a step lie beyond the border of the CPU kernel at 16 (4E/top-k)"
     crowd = replace(REQUEST, workload=replace(WORKLOAD, concurrency=64))
     back = asked(tiny, made, crowd, replace(SETTINGS, max_running_requests=17))["8 running"]

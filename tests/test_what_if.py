@@ -79,7 +79,7 @@ def test_what_does_not_fit_names_the_line(tiny: ModelSpec, made: Profile, trace:
     asked = replace(asked, budget_bytes=room_for(tiny, 8))
     solved = solve(tiny, trace, made.cost_model(), asked)
     found = {row.text: row for row in what_ifs(tiny, trace, made, asked, solved)}
-    row = found["2 running, as many clients (not 1)"]
+    row = found["2 running, 2 clients"]
     assert row.fits is False
     assert row.problem is not None
     assert "does not fit" in row.problem
