@@ -9,6 +9,7 @@ from placer.hbm import ServerSettings
 from placer.kv_pool import holds_kv_dtype
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel, SideCost
+from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.solve_request import SolveRequest
 from placer.tp_cost import tp_cost
@@ -141,6 +142,14 @@ def _running_change(
 
 def _threads(profile: Profile, base: SolveRequest, cost: CostModel) -> Change:
     used = profile.cpu.threads
+    if isinstance(profile.cpu, DatasheetCpu):
+        return Change(
+            "threads",
+            f"more than {used} CPU threads",
+            None,
+            cost,
+            "cannot be told: the CPU is a datasheet's with all its cores (profile again with another --cpu)",
+        )
     timed = {timing.threads: timing.p25_us for timing in profile.cpu.sweep if timing.p25_us is not None}
     more = {threads: us for threads, us in timed.items() if threads > used}
     if used not in timed or not more:

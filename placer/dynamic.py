@@ -154,7 +154,7 @@ def compare_dynamic(
         loads_per_step=loads / S,
         step_us=step_us,
         link=link,
-        assumptions=_assumptions(link, load_us, prompts.from_output),
+        assumptions=_assumptions(link, load_us, prompts.from_output, cost.behaviour.deferred_experts),
         verdict=verdict,
         matters=matters,
     )
@@ -178,7 +178,7 @@ def _of(costs: StepCosts, part: slice) -> StepCosts:
     return replace(costs, **sliced)
 
 
-def _assumptions(link: HostLink | None, load_us: float, from_output: bool) -> tuple[str, ...]:
+def _assumptions(link: HostLink | None, load_us: float, from_output: bool, deferred: int) -> tuple[str, ...]:
     lru = (
         "the LRU's times are unknown: no datasheet of the GPU's host link"
         if link is None
@@ -192,6 +192,7 @@ def _assumptions(link: HostLink | None, load_us: float, from_output: bool) -> tu
             lru,
             "dynamic update: copies, and the prefill on the GPU that it needs, are not counted",
             prompt and f"dynamic update: {prompt}",
+            "no expert is deferred here, under the plan and its rivals alike" if deferred else "",
         )
         if said
     )

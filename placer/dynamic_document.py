@@ -1,13 +1,14 @@
 """From the comparison with moving hot sets to the section ``dynamic`` of a document."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from placer.dynamic import LRU_CPU, LRU_OVERLAPPED, LRU_SERIAL, Dynamic, compare_dynamic, no_comparison
 from placer.host_link import host_link
 from placer.level import Level
 from placer.model.spec import ModelSpec
+from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile
 from placer.profiler.trace.mix import mixed
 from placer.profiler.trace.split import split_requests
@@ -38,6 +39,7 @@ def planned_dynamic(
         reported,
         profile,
         model=model,
+        cost=replace(profile.cost_model(), behaviour=request.behaviour),
         level=solved.level,
         workload=request.workload,
         tp=request.tp,
@@ -52,6 +54,7 @@ def dynamic_section(
     profile: Profile,
     *,
     model: ModelSpec,
+    cost: CostModel,
     level: Level,
     workload: Workload,
     tp: int,
@@ -66,7 +69,7 @@ def dynamic_section(
         hot,
         trace,
         model=model,
-        cost=profile.cost_model(),
+        cost=cost,
         level=level,
         workload=workload,
         tp=tp,

@@ -148,6 +148,7 @@ def evaluate(
         reporting,
         profile,
         model=model,
+        cost=profile.cost_model(),
         level=planned_level(placement),
         workload=planned_workload(placement),
         tp=placement.tp,

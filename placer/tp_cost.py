@@ -43,7 +43,7 @@ def tp_cost(
         origin += ", the rest from the same rates"
     if profile.tp == 1:
         origin += f", all-reduces {ALLREDUCE_CALL_US:g} µs a layer (assumed)"
-    cost = CostModel(profile.cpu.cost, hot, rates, gpu.base, base_factor=factor)
+    cost = replace(profile.kernel_cost_model(), hot=hot, rates=rates, base_factor=factor)
     if profile.calibration is not None:
         cost = cost.calibrated(profile.calibration.factors)
     return cost, origin

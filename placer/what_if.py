@@ -6,11 +6,12 @@ from placer.change import Change, changes
 from placer.errors import PlacerError
 from placer.hbm import ServerSettings
 from placer.hot_bounds import HotBounds, hot_bounds
+from placer.level_predictions import level_predictions
 from placer.level_problems import Expectations, LevelProblems
 from placer.level_room import requested_levels, roomy_levels
 from placer.level_solution import solve_level
 from placer.model.spec import ModelSpec
-from placer.prediction import Prediction, predict
+from placer.prediction import Prediction
 from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile
 from placer.profiler.trace.mix import mixed
@@ -122,7 +123,7 @@ def _row(traffic: _Traffic, change: Change) -> WhatIf:
     told = WhatIf(change.name, change.text, change.origin, change.regime, fits=None)
     if change.request is None:
         return replace(told, problem=change.origin)
-    model, cost = traffic.model, change.cost
+    model, cost = traffic.model, replace(change.cost, behaviour=traffic.request.behaviour)
     request = replace(
         change.request,
         gap=max(GAP, change.request.gap),
@@ -142,12 +143,15 @@ def _row(traffic: _Traffic, change: Change) -> WhatIf:
         masks.insert(0, solution.hot)
     choosing = traffic.choice.costs(model, cost, level, request.workload, request.tp)
     hot = min(masks, key=choosing.output_token_us)
-    figures = predict(
+    figures = level_predictions(
+        model,
+        cost,
+        traffic.report,
         traffic.report.costs(model, cost, level, request.workload, request.tp),
-        hot,
-        1.0 - coverage_of_mask(traffic.report_counts, hot),
-        level.settings,
-        request.workload,
-        request.seed,
-    )
+        level,
+        {change.name: hot},
+        {change.name: 1.0 - coverage_of_mask(traffic.report_counts, hot)},
+        request,
+        banded=(),
+    )[change.name]
     return replace(told, fits=True, settings=level.settings, hot_experts=int(hot.sum()), prediction=figures)
