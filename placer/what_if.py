@@ -12,7 +12,7 @@ from placer.level_room import requested_levels, roomy_levels
 from placer.level_solution import solve_level
 from placer.model.spec import ModelSpec
 from placer.prediction import Prediction
-from placer.profiler.cost import CostModel
+from placer.profiler.cost import SideCost
 from placer.profiler.profile import Profile
 from placer.profiler.trace.mix import mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
@@ -98,7 +98,7 @@ class _Traffic:
     solving: Trace
     choosing: Trace
     reporting: Trace
-    expected: dict[CostModel, Expectations] = field(default_factory=dict)
+    expected: dict[tuple[SideCost, SideCost], Expectations] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         request = self.request
@@ -133,7 +133,7 @@ def _row(traffic: _Traffic, change: Change) -> WhatIf:
         (level,) = roomy_levels(model, requested_levels(model, request), traffic.limits, request)
     except PlacerError as error:
         return replace(told, fits=False, problem=error.what)
-    expected = traffic.expected.setdefault(cost, {})
+    expected = traffic.expected.setdefault((cost.cold, cost.hot), {})
     problems = LevelProblems(model, cost, request, traffic.limits, traffic.solve, traffic.counts, expected)
     frequency = problems.baseline("frequency", level)
     room = level.room_experts
