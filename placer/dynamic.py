@@ -136,10 +136,11 @@ def compare_dynamic(
         missing = ((rows > 0) & ~held).sum(axis=2)
         loads += int(missing.sum())
         gpu_us, _ = costs.side_us(np.ones_like(hot))
-        sums[LRU_OVERLAPPED] += float(np.maximum(gpu_us, load_us * missing).sum())
-        sums[LRU_SERIAL] += float((gpu_us + load_us * missing).sum())
+        loads_us = load_us * missing + cost.rates.transfer_call_us * (missing > 0)
+        sums[LRU_OVERLAPPED] += float(np.maximum(gpu_us, loads_us).sum())
+        sums[LRU_SERIAL] += float((gpu_us + loads_us).sum())
         hybrid_us = [_of(costs, slice(s, s + 1)).layer_us(held[s]).sum() for s in range(len(rows))]
-        sums[LRU_CPU] += float(np.maximum(hybrid_us, load_us * missing.sum(axis=1)).sum())
+        sums[LRU_CPU] += float(np.maximum(hybrid_us, loads_us.sum(axis=1)).sum())
     S, selections = len(played), float(np.asarray(counts).sum())
     step_us: dict[str, float | None] = {name: total / S for name, total in sums.items()}
     if link is None or slots < model.top_k:
@@ -154,7 +155,7 @@ def compare_dynamic(
         loads_per_step=loads / S,
         step_us=step_us,
         link=link,
-        assumptions=_assumptions(link, load_us, prompts.from_output, cost.behaviour.deferred_experts),
+        assumptions=_assumptions(link, load_us, prompts.from_output, cost),
         verdict=verdict,
         matters=matters,
     )
@@ -178,12 +179,14 @@ def _of(costs: StepCosts, part: slice) -> StepCosts:
     return replace(costs, **sliced)
 
 
-def _assumptions(link: HostLink | None, load_us: float, from_output: bool, deferred: int) -> tuple[str, ...]:
+def _assumptions(
+    link: HostLink | None, load_us: float, from_output: bool, cost: CostModel
+) -> tuple[str, ...]:
     lru = (
         "the LRU's times are unknown: no datasheet of the GPU's host link"
         if link is None
-        else f"an expert takes {load_us:,.0f} µs to load ({link.origin}); an LRU step is one kernel call, in a CUDA "
-        "graph as the plan's"
+        else f"an expert takes {load_us:,.0f} µs to load ({link.origin}), a layer that loads "
+        f"{cost.rates.transfer_call_us:,.0f} µs more; an LRU step is one kernel call, in a CUDA graph as the plan's"
     )
     prompt = "a request's own output stands in for its prompt, better than any prompt" if from_output else ""
     return tuple(
@@ -192,7 +195,9 @@ def _assumptions(link: HostLink | None, load_us: float, from_output: bool, defer
             lru,
             "dynamic update: copies, and the prefill on the GPU that it needs, are not counted",
             prompt and f"dynamic update: {prompt}",
-            "no expert is deferred here, under the plan and its rivals alike" if deferred else "",
+            "no expert is deferred here, under the plan and its rivals alike"
+            if cost.behaviour.deferred_experts
+            else "",
         )
         if said
     )
@@ -218,8 +223,8 @@ def _verdict(
     served = f"({hit_share['lru']:.1%} of selections found, {hit_share['plan']:.1%} by the plan)"
     if serial is not None and serial > WORTH:
         return True, (
-            f"dynamic wins {where}: an LRU cache on the same bytes takes {against(LRU_SERIAL)} {served}, loads "
-            "included, and the hottest experts in hindsight do not match it"
+            f"dynamic wins {where}: an LRU cache (SGLang's paged experts) on the same bytes takes "
+            f"{against(LRU_SERIAL)} {served}, loads included, and the hottest experts in hindsight do not match it"
         )
     if update is not None and update > WORTH:
         return True, (

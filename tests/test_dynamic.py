@@ -53,7 +53,7 @@ def test_one_request_at_a_time_is_served_by_recency(tiny: ModelSpec) -> None:
     # Four layers of two experts on the GPU: 4 * (5 + 2 * 3) us, when loads take no time.
     assert found.step_us["lru_serial"] == pytest.approx(44.0)
     assert found.matters
-    assert found.verdict.startswith("dynamic wins at 1 running request: an LRU cache")
+    assert found.verdict.startswith("dynamic wins at 1 running request: an LRU cache (SGLang")
 
 
 def test_loads_over_a_slow_link_leave_the_prompts_update(tiny: ModelSpec) -> None:
