@@ -202,3 +202,9 @@ def gpu_datasheet(name: str) -> GpuDatasheet:
         if gpu.name == name.lower():
             return gpu
     raise unknown_name("GPU", name, GPU_NAMES)
+
+
+def larger_gpu(usable_bytes: int) -> GpuDatasheet | None:
+    """The GPU with the least memory that is at least a tenth above ``usable_bytes``, or None."""
+    larger = [gpu for gpu in _GPUS if gpu.usable_bytes >= 1.1 * usable_bytes]
+    return min(larger, key=lambda gpu: gpu.usable_bytes, default=None)

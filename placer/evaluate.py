@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from placer.baselines import BASELINES
+from placer.dynamic_document import dynamic_section
 from placer.gain import Gains, gains
 from placer.hot_bounds import hot_bounds
 from placer.interval import Interval
@@ -47,8 +48,13 @@ class Evaluation:
         By domain name: the same two tables for the plan and the baselines.
     gains
         What the plan gains over each baseline per output token, with intervals over the reported requests.
+    dynamic
+        The plan beside moving hot sets, as in a placement's section of that name; None for the reason in
+        ``null_reasons``.
     notes
         What the replayed steps assume.
+    null_reasons
+        Why a figure is not stated, by its path.
     """
 
     steps: int
@@ -60,7 +66,9 @@ class Evaluation:
     verdict: str
     domains: dict[str, dict[str, dict[str, float]]]
     gains: Gains
+    dynamic: dict[str, Any] | None
     notes: tuple[str, ...]
+    null_reasons: dict[str, str]
 
     def document(self) -> dict[str, Any]:
         """The ``evaluate --json`` document."""
@@ -75,8 +83,9 @@ class Evaluation:
             "domains": self.domains,
             "requests": self.gains.requests,
             "gains": {name: asdict(gain) for name, gain in self.gains.over.items()},
+            "dynamic": self.dynamic,
             "notes": list(self.notes),
-            "null_reasons": {} if self.gains.no_interval is None else {"gains": self.gains.no_interval},
+            "null_reasons": self.null_reasons,
         }
 
 
@@ -132,6 +141,19 @@ def evaluate(
         seed=seed,
         mix=mix,
     )
+    null_reasons = {} if gained.no_interval is None else {"gains": gained.no_interval}
+    dynamic = dynamic_section(
+        hot,
+        reporting,
+        profile,
+        model=model,
+        cost=profile.cost_model(),
+        level=planned_level(placement),
+        workload=planned_workload(placement),
+        tp=placement.tp,
+        seed=seed + 2 * EVALUATION_SEED,
+        null_reasons=null_reasons,
+    )
     return Evaluation(
         steps=scores.steps,
         concurrency=placement.workload.concurrency,
@@ -144,6 +166,8 @@ def evaluate(
             name: {"step_us": each.step_us, "coverage": each.coverage} for name, each in by_domain.items()
         },
         gains=gained,
+        dynamic=dynamic,
+        null_reasons=null_reasons,
         notes=tuple(
             dict.fromkeys(
                 (

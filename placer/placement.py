@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from placer.contradiction import contradictions
 from placer.document import read_document
+from placer.dynamic_section import DynamicSection
 from placer.errors import BadInputError
 from placer.output import write_text
 from placer.placement_sections import (
@@ -33,6 +34,7 @@ from placer.placement_sections import (
     WholeLayersSection,
 )
 from placer.sampling_sections import HeldoutSection, RobustSection
+from placer.what_if_section import WhatIfSection
 
 if TYPE_CHECKING:
     from placer.model.spec import ModelSpec
@@ -79,6 +81,8 @@ class PlacementDocument(Section):
     mix: dict[str, float] | None = None
     robust: RobustSection | None = None
     hot_per_layer: HotPerLayerSection | None = None
+    dynamic: DynamicSection | None = None
+    what_if: tuple[WhatIfSection, ...] | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 

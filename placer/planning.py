@@ -9,6 +9,7 @@ import numpy as np
 
 from placer import __version__
 from placer.choosing import simulated
+from placer.dynamic_document import planned_dynamic
 from placer.errors import BadInputError
 from placer.hbm import REPACKING_NOTE, ServerSettings, repacks
 from placer.host import HostLedger, check_host_memory, host_ledger
@@ -29,6 +30,8 @@ from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
+from placer.what_if import SOLVE_SHARE, part
+from placer.what_if_document import with_what_ifs
 
 SCHEMA = "placer.placement/1"
 SPECULATIVE_NOTE = (
@@ -48,11 +51,13 @@ def plan(
     *,
     host_memory_bytes: int | None = None,
     use: ProfileUse = AS_PROFILED,
+    what_if: bool = False,
     progress: Callable[[str, float], None] = lambda _text, _share: None,
 ) -> PlacementDocument:
     """Solve and state the answer as a placement document (`placer solve`).
 
     ``trace`` None plans under uniform routing. ``host_memory_bytes`` replaces the profiled machine's RAM.
+    ``what_if`` solves changes of the server too.
 
     Raises
     ------
@@ -73,6 +78,7 @@ def plan(
             ("--write-lp", request.lp_path),
             ("--mix", request.mix),
             ("--robust", request.robust),
+            ("--what-if", what_if),
         ):
             if given:
                 raise BadInputError(
@@ -82,14 +88,18 @@ def plan(
         solved = solve_untraced(model, profile.cost_model(), request, progress)
     else:
         check_trace_of(trace, model)
-        solved = solve(model, trace, profile.cost_model(), request, progress)
+        solving = part(progress, 0.0, SOLVE_SHARE if what_if else 1.0)
+        solved = solve(model, trace, profile.cost_model(), request, solving)
     chunk = solved.level.settings.chunk_tokens
     host = host_ledger(
         model, cpu_method=profile.cpu.method, chunk_tokens=chunk, numa_nodes=profile.cpu.numa_nodes
     )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
     check_host_memory(host, memory)
-    return placement_document(model, trace, profile, request, solved, host, forced=forced)
+    document = placement_document(model, trace, profile, request, solved, host, forced=forced)
+    if trace is None or not what_if:
+        return document
+    return with_what_ifs(document, model, trace, profile, request, solved, part(progress, SOLVE_SHARE, 1.0))
 
 
 def placement_document(
@@ -190,6 +200,7 @@ def placement_document(
             "checkpoint_format": model.expert_format["checkpoint"],
             "checkpoint_expert_bytes": model.checkpoint_expert_bytes,
         },
+        "dynamic": planned_dynamic(model, trace, profile, request, solved, null_reasons),
         "notes": [
             *(f"warning: forced: {each}" for each in forced),
             *_fit_warnings(profile),

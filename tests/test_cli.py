@@ -771,7 +771,7 @@ def test_a_pin_that_is_none_is_refused(job: Path, run: Run, tmp_path: Path, pin:
     assert "is not LAYER=all or LAYER=none" in err
 
 
-@pytest.mark.parametrize("flag", ["--frontier", "--pin=1=all", "--write-lp=level.lp"])
+@pytest.mark.parametrize("flag", ["--frontier", "--what-if", "--pin=1=all", "--write-lp=level.lp"])
 def test_what_needs_a_trace_says_so(job: Path, run: Run, tmp_path: Path, flag: str) -> None:
     code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", trace="none"), flag)
     assert code == 2

@@ -40,6 +40,8 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     parts: list[RenderableType] = [Text(evaluation.verdict, style="bold"), Text(""), table, steps]
     if evaluation.gains.no_interval is not None:
         parts.append(Text(f"no interval: {evaluation.gains.no_interval}"))
+    if evaluation.dynamic is not None:
+        parts.append(Text(evaluation.dynamic["verdict"]))
     if evaluation.domains:
         domains = Table(title="by domain", title_justify="left", box=None, pad_edge=False)
         for header in ("domain", "plan", "frequency", "uniform", "plan's coverage"):

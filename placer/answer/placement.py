@@ -10,6 +10,7 @@ from rich.text import Text
 from placer.answer.console import command, sparkline
 from placer.answer.sampling import gain_text, sampling_lines
 from placer.answer.visible import all_visible, visible
+from placer.answer.what_if import what_if_parts
 from placer.placement import PlacementDocument
 from placer.placement_sections import FrontierSection, KvSection, SensitivitySection, SolverSection
 from placer.units import figure, gib, signed_percent
@@ -37,9 +38,13 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts += sampling_lines(document)
     if document.frontier:
         parts += [_frontier_table(document.frontier), Text("")]
+    parts += what_if_parts(document)
     parts.append(_solver_line(document))
     if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
         parts.append(_worth_line(document.sensitivity, _per_token(document.solver)))
+    if document.dynamic is not None and document.dynamic.matters:
+        parts.append(Text(document.dynamic.verdict))
+        parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
     parts.append(_origin_lines(predicted.provenance))
     parts += [Text(f"note: {note}", style="dim") for note in document.notes]
     parts.append(

@@ -74,6 +74,12 @@ def _facts(document: dict[str, Any]) -> list[str]:
         for batch, count in document["distinct_experts"].items()
     )
     facts.append(f"distinct experts per layer by batch (by chance): {distinct}")
+    if (lru := document["lru_hit_share"]) is not None:
+        found = ", ".join(f"{share['50']:.1%} at {running}" for running, share in lru.items())
+        facts.append(
+            f"an LRU cache of half of each layer's experts finds, by running requests: {found} (the hottest half "
+            f"serves {document['coverage']['50']:.1%} at any number)"
+        )
     if (prefill := document["prefill"]) is not None:
         facts.append(
             f"prompts: the hottest half serves {prefill['coverage']['50']:.1%} "

@@ -83,6 +83,10 @@ def solve(
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show the best plan for every number of running requests.")
     ] = False,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="Show what other settings, GPUs and memory would do to the plan."),
+    ] = False,
     write_lp: Annotated[
         Path | None, typer.Option("--write-lp", help="Write the chosen level as an integer program (LP).")
     ] = None,
@@ -169,6 +173,7 @@ def solve(
             request,
             host_memory_bytes=memory,
             use=ProfileUse(threads, cpu_method, force_profile),
+            what_if=what_if,
             progress=bar,
         )
     stop_if_interrupted()

@@ -12,6 +12,7 @@ from placer.profiler.steps import StepKind
 from placer.profiler.trace.domains import DomainOverlap, domain_overlap
 from placer.profiler.trace.heldout import LEAST_REQUESTS, HeldoutCoverage, heldout_coverage
 from placer.profiler.trace.judgement import LEAST_TOKENS, judge
+from placer.profiler.trace.lru import lru_hits
 from placer.profiler.trace.request_counts import request_counts
 from placer.profiler.trace.selection import coverage, hottest, inclusion_share, selection_counts
 from placer.profiler.trace.statistics import distinct_experts, gini, lag1_reuse, max_over_mean
@@ -20,6 +21,10 @@ from placer.profiler.trace.uniform import uniform_counts
 
 COVERAGE_PERCENT = (25, 50, 60)
 DISTINCT_BATCHES = (1, 8, 64)
+LRU_CONCURRENCY = (1, 4, 16)
+"""Running requests that share an LRU cache of experts."""
+_LRU_ENTRIES = 16_000_000
+"""Steps times layers times experts that a cache is played over: about a second."""
 _NULL_DRAWS = 64
 _NULL_SEED = 0
 
@@ -31,7 +36,8 @@ def trace_info(trace: Trace) -> dict[str, Any]:
     mixed trace adds ``prefill`` with the skew of its prompts. ``uniform_null`` is the coverage that a
     uniform router shows at the same number of tokens (simulated, fixed seed): a small sample looks skewed by
     chance. ``heldout_coverage`` is of requests that the hot set was not learned from, with a 95 % interval over
-    resampled requests. ``counts_alone`` is what replay would lose had only counts been recorded.
+    resampled requests. ``lru_hit_share`` is what an LRU cache of so many experts of each layer finds, by running
+    requests. ``counts_alone`` is what replay would lose had only counts been recorded.
 
     Raises
     ------
@@ -70,6 +76,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
             "max_over_mean": max_over_mean(counts).tolist(),
             "lag1_reuse": None if reuse is None else reuse.tolist(),
         },
+        "lru_hit_share": _lru(trace, phase, nulls),
         "heldout_coverage": _heldout(heldout, requests.requests, nulls),
         "domain_overlap": _overlap(overlap, header.domains, nulls),
         "counts_alone": _counts_alone(trace, phase, nulls),
@@ -152,6 +159,22 @@ def _reuse(trace: Trace, phase: Phase | None, nulls: dict[str, str]) -> NDArray[
         )
         nulls["lag1_reuse"] = nulls["layer_profile.lag1_reuse"] = reason
     return reuse
+
+
+def _lru(trace: Trace, phase: Phase | None, nulls: dict[str, str]) -> dict[str, dict[str, float]] | None:
+    """Share of selections that an LRU cache finds, by running requests and per cent of experts it holds."""
+    if phase is not Phase.DECODE:
+        nulls["lru_hit_share"] = "counts hold no token order" if phase is None else "no output was recorded"
+        return None
+    E = trace.header.experts
+    played = {running: lru_hits(trace, running, most_entries=_LRU_ENTRIES) for running in LRU_CONCURRENCY}
+    return {
+        str(running): {
+            str(percent): float(hits.selection_share(round(percent / 100 * E)).mean())
+            for percent in COVERAGE_PERCENT
+        }
+        for running, hits in played.items()
+    }
 
 
 def _locality(counts: NDArray[np.int64], top_k: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from placer.errors import BadInputError
 from placer.profiler.replay import played_decode, replay_decode, rows_of
 from placer.profiler.trace.trace import CountTrace, Phase, TokenTrace, Trace
 
-_MOST_ENTRIES = 120_000_000
+MOST_ENTRIES = 120_000_000
 """Steps times layers times experts of a replay: bounds its time to seconds."""
 _COUNT_STEPS = 512
 """Steps sampled from counts, which hold no order to replay."""
@@ -82,10 +82,11 @@ class LruHits:
         return np.asarray((self.experts_at.sum(axis=1) - _below(self.experts_at, slots)) / self.steps)
 
 
-def lru_hits(trace: Trace, concurrency: int, seed: int = 0) -> LruHits:
+def lru_hits(trace: Trace, concurrency: int, seed: int = 0, *, most_entries: int = MOST_ENTRIES) -> LruHits:
     """Consecutive decode steps of ``concurrency`` requests through the cache, for every number of slots.
 
-    Steps are those of `replay_decode` one apart, over one pass of the trace where time allows. Counts hold no order:
+    Steps are those of `replay_decode` one apart, over one pass of the trace where ``most_entries`` (steps times
+    layers times experts) allows. Counts hold no order:
     their steps are drawn independently, which leaves recency nothing to gain.
 
     Raises
@@ -103,7 +104,7 @@ def lru_hits(trace: Trace, concurrency: int, seed: int = 0) -> LruHits:
         approximate = (
             "counts hold no order of tokens: an LRU cache can only look as good as popularity makes it"
         )
-    for rows in consecutive_rows(trace, concurrency, seed):
+    for rows in consecutive_rows(trace, concurrency, seed, most_entries):
         depths = stack.depths(rows)
         cells = (np.arange(L)[:, None] * E + depths).ravel()
         steps += len(rows)
@@ -128,14 +129,16 @@ def lru_hit_share(trace: Trace, slots: int, concurrency: int, seed: int = 0) -> 
     return lru_hits(trace, concurrency, seed).hit_share(slots)
 
 
-def consecutive_rows(trace: Trace, concurrency: int, seed: int) -> Iterator[NDArray[np.int32]]:
+def consecutive_rows(
+    trace: Trace, concurrency: int, seed: int, most_entries: int = MOST_ENTRIES
+) -> Iterator[NDArray[np.int32]]:
     """Rows [S, L, E] of consecutive decode steps over at most one pass of the trace, in blocks."""
     entries = len(trace.header.layers) * trace.header.experts
     if isinstance(trace, CountTrace):
-        steps = max(1, min(_COUNT_STEPS, _MOST_ENTRIES // entries))
+        steps = max(1, min(_COUNT_STEPS, most_entries // entries))
         yield replay_decode(trace, concurrency, steps, seed, spacing=1).rows
         return
-    played = consecutive_tokens(trace, concurrency, seed, _MOST_ENTRIES // entries)
+    played = consecutive_tokens(trace, concurrency, seed, max(1, most_entries // entries))
     block = max(1, _BLOCK_ENTRIES // entries)
     for start in range(0, len(played), block):
         yield rows_of(trace, played[start : start + block])
