@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from placer.hbm import ServerSettings
 from placer.level import Level
 from placer.level_cost import LevelCosts
+from placer.level_predictions import level_predictions
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
 from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.trace import Trace
 from placer.replays import Replays
@@ -80,16 +82,21 @@ class Choosing:
         """Simulated figures of the plan ``hot`` (bool [L, E]) at ``level``."""
         key = level.settings, hot.tobytes()
         if key not in self._figures:
-            self._figures[key] = predict(
-                self.costs(level),
-                hot,
-                1.0 - coverage_of_mask(self._counts, hot),
-                level.settings,
-                self._request.workload,
-                self._request.seed,
-                self._request.scheduler,
-            )
+            self._figures[key] = self._predict(level, hot)
         return self._figures[key]
+
+    def _predict(self, level: Level, hot: Mask) -> Prediction:
+        request, costs = self._request, self.costs(level)
+        cold_share = 1.0 - coverage_of_mask(self._counts, hot)
+        if request.scheduler is Scheduler.SGLANG:
+            workload, seed = request.workload, request.seed
+            return predict(costs, hot, cold_share, level.settings, workload, seed, request.scheduler)
+        # Mixed steps are of other sizes than the level's own.
+        masks, shares = {"plan": hot}, {"plan": cold_share}
+        found = level_predictions(
+            self._model, self._cost, self._replays, costs, level, masks, shares, request, banded=()
+        )
+        return found["plan"]
 
     def serves(self, level: Level, hot: Mask) -> bool:
         """Whether the plan keeps the targets; for goodput, whether any request does."""

@@ -65,7 +65,7 @@ def mean_tpot(running: int) -> Weighting:
     """A request's mean time per output token, where R run: its decode step, and the prompts of the R - 1 others.
 
     While a request puts out its O tokens, each of the others ends once, and the prompt that takes its place stops
-    decoding (SGLang's scheduler; vLLM's mixed steps take as long together).
+    decoding (SGLang's scheduler; vLLM's mixed steps take less than both apart).
     """
     return Weighting(float(running), float(running - 1))
 

@@ -38,7 +38,7 @@ def target_advice(
     # Goodput asks for a single request that keeps them; who changes something for that wants most of them to.
     request = replace(request, objective=Objective.THROUGHPUT)
     until = time.monotonic() + request.time_limit_s
-    met = [relaxed(request.workload, reached)]
+    met = [text for text in (relaxed(request.workload, reached),) if text]
     in_vain: list[str] = []
     untried: list[str] = []
     for kind, changes in _KINDS.items():
@@ -56,6 +56,8 @@ def target_advice(
             else:
                 met.append(f"{change.text} ({_figures_text(change.figures)})")
     said = ("any one of these meets the targets, each tried: " if len(met) > 1 else "") + "; ".join(met)
+    if not met:
+        said = "ask for what the server can reach: no single change that was tried meets the targets"
     if in_vain:
         said += ". Tried in vain: " + ", ".join(in_vain)
     if untried:

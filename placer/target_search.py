@@ -15,6 +15,7 @@ from placer.hbm import ServerSettings
 from placer.level_problems import LevelProblems
 from placer.level_solution import LEVEL_GAP, Emphasis, LevelSolution, solve_level
 from placer.objective import Limit, Objective, limits_of
+from placer.profiler.serving.server import Scheduler
 from placer.solvers.ilp import solve_ilp
 from placer.solvers.solution import SolverStatus
 from placer.targets import has_targets, missed_flags, p95_ms
@@ -116,25 +117,25 @@ class TargetSearch:
         bound_us = self.bounds.get(entry.level.settings, -np.inf)
         if request.objective is Objective.THROUGHPUT:
             return bound_us >= best.objective_us
-        if request.workload.is_open_loop or bound_us <= 0:
+        if bound_us <= 0:
             return False
         bound_us *= 1.0 - _SIMULATION_MARGIN
         if request.objective is Objective.LATENCY:
-            return bound_us > best.figures.tpot_ms_p95 * 1e3
-        return 1e6 / bound_us < (best.figures.goodput_tokens_per_s or 0.0)
+            return self._bounded and bound_us > best.figures.tpot_ms_p95 * 1e3
+        least = request.scheduler is Scheduler.SGLANG and not request.behaviour.deferred_experts
+        return least and 1e6 / bound_us < (best.figures.goodput_tokens_per_s or 0.0)
 
     def _plans(self, entry: LevelSolution) -> Iterator[LevelSolution]:
         """The level's own plan; where requests miss a target, plans that weigh it more, then the frequency ranking."""
         yield entry
         workload = self.problems.request.workload
-        goodput = self.problems.request.objective is Objective.GOODPUT
         figures = self.choosing.figures(entry.level, entry.hot)
         flags = missed_flags(workload, figures)
         if entry.emphasis is not None or not flags:
             return
         known = self.problems.request.prefill_from != "none"
         limits = limits_of(workload, entry.level.settings.max_running_requests, prompts_known=known)
-        if any(self._cannot_keep(entry, limit) for limit in limits) and not goodput:
+        if any(self._cannot_keep(entry, limit) for limit in limits):
             self.excluded.add(entry.level.settings)
             limits = ()
         objective = self.problems.weighed(entry.level)
@@ -148,7 +149,7 @@ class TargetSearch:
 
     def _cannot_keep(self, entry: LevelSolution, limit: Limit) -> bool:
         """Whether the bound on the objective alone puts ``limit`` out of reach (no more solving is needed)."""
-        if self.problems.request.workload.is_open_loop or not entry.solution.bound_us:
+        if not self._bounded or not entry.solution.bound_us:
             return False
         times = limit.weighting.over(self.problems.weighed(entry.level))
         return times * entry.solution.bound_us > limit.target_us
@@ -215,10 +216,16 @@ class TargetSearch:
     def _bounded(self) -> bool:
         """Whether limits on mean times say something of every plan that is looked for.
 
-        In an open loop fewer requests may run than the level allows; goodput need not keep the targets.
+        In an open loop fewer requests may run than the level allows, mixed steps read experts once for both kinds of
+        tokens, and deferred experts are no part of the objective; goodput need not keep the targets.
         """
         request = self.problems.request
-        return not request.workload.is_open_loop and request.objective is not Objective.GOODPUT
+        return (
+            request.objective is not Objective.GOODPUT
+            and not request.workload.is_open_loop
+            and request.scheduler is Scheduler.SGLANG
+            and not request.behaviour.deferred_experts
+        )
 
     def _keeps(self, plan: LevelSolution, limit: Limit | None = None) -> bool:
         """Whether the plan keeps every target, or that of ``limit``."""

@@ -87,12 +87,12 @@ def targets_missed(
 def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
     """The flags of targets that the plan nearest to them keeps: each that it misses is raised to what it reaches.
 
-    Raising one target alone is preferred, where some plan keeps the other.
+    Raising one target alone is preferred, where some plan keeps the other. Empty where nothing finite is predicted.
     """
     targets = _targets(workload)
     predicted = [each for each in reached if excess(workload, each.figures) < math.inf]
     if not predicted:
-        return "ask for another target: what was asked for is not predicted, or grows without end"
+        return ""
 
     def raised(each: Reached) -> tuple[int, float]:
         return len(missed_flags(workload, each.figures)), excess(workload, each.figures)

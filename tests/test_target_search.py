@@ -19,6 +19,7 @@ from placer.level_problems import LevelProblems
 from placer.level_room import request_levels
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.selection import selection_counts
 from placer.profiler.trace.split import split_requests
 from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
@@ -148,6 +149,24 @@ def test_goodput_runs_fewer_requests_where_more_miss_the_target(tiny: ModelSpec)
     loose = four_clients(tiny, Objective.GOODPUT, slo_tpot_ms=1e6)
     assert loose.level.settings == fast.level.settings
     assert loose.prediction.goodput_tokens_per_s == pytest.approx(loose.prediction.output_tokens_per_s)
+
+
+def test_goodput_under_mixed_steps_is_that_of_throughput_where_all_keep_the_targets(tiny: ModelSpec) -> None:
+    request = SolveRequest(
+        Workload(64, 32, 4, slo_tpot_ms=0.5, slo_ttft_ms=60.0),
+        1,
+        min_kv_tokens=1024,
+        chunk_tokens=64,
+        prefill_from="trace",
+        scheduler=Scheduler.VLLM,
+    )
+    fast, good = (
+        solve(tiny, phased(tiny), tiny_cost(), with_room(tiny, replace(request, objective=objective), 10))
+        for objective in (Objective.THROUGHPUT, Objective.GOODPUT)
+    )
+    assert fast.prediction.goodput_tokens_per_s == pytest.approx(fast.prediction.output_tokens_per_s)
+    assert good.level.settings == fast.level.settings
+    assert np.array_equal(good.hot, fast.hot)
 
 
 def test_no_objective_is_beaten_by_any_placement_at_any_level(tmp_path: Path) -> None:
