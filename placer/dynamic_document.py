@@ -13,8 +13,7 @@ from placer.profiler.profile import Profile
 from placer.profiler.trace.mix import mixed
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import TokenTrace, Trace
-from placer.replays import EVALUATION_SEED
-from placer.solve import SPLIT_SHARES
+from placer.replays import EVALUATION_SEED, SPLIT_SHARES
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask

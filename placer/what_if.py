@@ -18,8 +18,8 @@ from placer.profiler.trace.mix import mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, Replays
-from placer.solve import SPLIT_SHARES, Progress
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
+from placer.solve import Progress
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask
