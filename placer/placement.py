@@ -16,7 +16,6 @@ from placer.errors import BadInputError
 from placer.output import write_text
 from placer.placement_sections import (
     CpuMethod,
-    Figures,
     FrontierSection,
     HbmSection,
     HostSection,
@@ -24,15 +23,15 @@ from placer.placement_sections import (
     KtSection,
     KvSection,
     PlacedModel,
-    PlannedWorkload,
-    PredictedSection,
-    Section,
     SensitivitySection,
     SolverSection,
     TraceSection,
     WholeLayersSection,
 )
+from placer.predicted_sections import Figures, PredictedSection
 from placer.sampling_sections import HeldoutSection, RobustSection
+from placer.section import Section
+from placer.workload_section import PlannedWorkload, RuntimeSection
 
 if TYPE_CHECKING:
     from placer.model.spec import ModelSpec
@@ -79,6 +78,7 @@ class PlacementDocument(Section):
     mix: dict[str, float] | None = None
     robust: RobustSection | None = None
     hot_per_layer: HotPerLayerSection | None = None
+    runtime: RuntimeSection | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 
