@@ -18,7 +18,7 @@ from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.solve import SPLIT_SHARES
+from placer.replays import SPLIT_SHARES
 from placer.untraced import uniform_trace
 
 Progress = Callable[[str, float], None]
