@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from placer.placement_sections import Section
+from placer.section import Section
 
 
 class LinkSection(Section):

@@ -1,7 +1,7 @@
 """A placement against the runtime's own strategies on any trace, at the same bytes."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from placer.level_cost import LevelCosts
 from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
-from placer.planned_level import planned_level, planned_workload
+from placer.planned_level import planned_behaviour, planned_level, planned_workload
+from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile
 from placer.profiler.trace.mix import check_mix, mixed
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
@@ -133,7 +134,7 @@ def evaluate(
         parts[2],
         scores.costs,
         model=model,
-        cost=profile.cost_model(),
+        cost=_cost(placement, profile),
         level=planned_level(placement),
         workload=planned_workload(placement),
         tp=placement.tp,
@@ -211,7 +212,7 @@ def _score(
 ) -> _Scores:
     workload = planned_workload(placement)
     replays = Replays(trace, seed + 2 * EVALUATION_SEED, "decode", step_factor=EVALUATION_STEPS)
-    costs = replays.costs(model, profile.cost_model(), planned_level(placement), workload, placement.tp)
+    costs = replays.costs(model, _cost(placement, profile), planned_level(placement), workload, placement.tp)
     counts = selection_counts(trace)
     return _Scores(
         steps=len(costs.decode.hot_us),
@@ -221,6 +222,11 @@ def _score(
         costs=costs,
         notes=replays.notes(),
     )
+
+
+def _cost(placement: PlacementDocument, profile: Profile) -> CostModel:
+    """The profile's cost model under what the runtime was planned to do."""
+    return replace(profile.cost_model(), behaviour=planned_behaviour(placement))
 
 
 def _by_domain(trace: Trace) -> dict[str, Trace]:

@@ -17,7 +17,6 @@ from placer.errors import BadInputError
 from placer.output import write_text
 from placer.placement_sections import (
     CpuMethod,
-    Figures,
     FrontierSection,
     HbmSection,
     HostSection,
@@ -25,16 +24,16 @@ from placer.placement_sections import (
     KtSection,
     KvSection,
     PlacedModel,
-    PlannedWorkload,
-    PredictedSection,
-    Section,
     SensitivitySection,
     SolverSection,
     TraceSection,
     WholeLayersSection,
 )
+from placer.predicted_sections import Figures, PredictedSection
 from placer.sampling_sections import HeldoutSection, RobustSection
+from placer.section import Section
 from placer.what_if_section import WhatIfSection
+from placer.workload_section import PlannedWorkload, RuntimeSection
 
 if TYPE_CHECKING:
     from placer.model.spec import ModelSpec
@@ -83,6 +82,7 @@ class PlacementDocument(Section):
     hot_per_layer: HotPerLayerSection | None = None
     dynamic: DynamicSection | None = None
     what_if: tuple[WhatIfSection, ...] | None = None
+    runtime: RuntimeSection | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
 

@@ -2,42 +2,21 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from placer.hbm import LOAD_ORDER
 from placer.pool import Pool
+from placer.section import Section
 from placer.speculation import Speculation
 
 CpuMethod = Literal["RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch"]
 """How the CPU kernel keeps and multiplies cold experts; what ``--kt-method`` names, or torch's own kernel."""
-
-
-class Section(BaseModel):
-    """A part of the document. Unknown keys are kept: a later minor version survives a round trip."""
-
-    model_config = ConfigDict(
-        extra="allow", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants", validate_default=True
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out optional fields that were never given; a null that was given stays."""
-        absent = {
-            field.alias or name
-            for name, field in type(self).model_fields.items()
-            if name not in self.model_fields_set and getattr(self, name) is None
-        }
-        return {key: value for key, value in write(self).items() if key not in absent}
 
 
 class PlacedModel(Section):
@@ -57,22 +36,6 @@ class PlacedModel(Section):
         if layers[0] < 0 or any(after <= before for before, after in pairwise(layers)):
             raise ValueError("layer indices are not ascending from 0 or more")
         return layers
-
-
-class Targets(Section):
-    """Latency targets on the 95th percentile over requests, in milliseconds; null is no target."""
-
-    tpot_ms: float | None = Field(default=None, gt=0)
-    ttft_ms: float | None = Field(default=None, gt=0)
-
-
-class PlannedWorkload(Section):
-    """The traffic that was planned for."""
-
-    prompt_tokens: int = Field(ge=1)
-    output_tokens: int = Field(ge=1)
-    concurrency: int = Field(ge=1)
-    slo: Targets = Targets()
 
 
 class HbmSection(Section):
@@ -137,30 +100,6 @@ class KvSection(Section):
     pools: tuple[Pool, ...] | None = Field(default=None, min_length=1)
     states: tuple[Pool, ...] | None = Field(default=None, min_length=1)
     speculation: Speculation | None = None
-
-
-class Spread(Section):
-    """A latency over requests, in milliseconds."""
-
-    mean: float | None = Field(default=None, ge=0)
-    p95: float | None = Field(default=None, ge=0)
-
-
-class Figures(Section):
-    """Predicted figures of one placement; ``per_layer_ms`` follows ``model.layers``."""
-
-    decode_step_ms: float = Field(ge=0)
-    tpot_ms: Spread
-    ttft_ms: Spread
-    output_tokens_per_s: float = Field(ge=0)
-    cold_share: float = Field(ge=0, le=1)
-    per_layer_ms: tuple[float, ...] | None = None
-
-
-class PredictedSection(Figures):
-    """The plan's own figures, and in ``provenance`` where each part of them comes from."""
-
-    provenance: dict[str, str]
 
 
 class SolverSection(Section):

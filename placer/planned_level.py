@@ -3,6 +3,7 @@
 from placer.hbm import HbmLedger, ServerSettings
 from placer.level import Level
 from placer.placement import PlacementDocument
+from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
 from placer.workload import Workload
 
 
@@ -15,6 +16,16 @@ def planned_level(placement: PlacementDocument) -> Level:
 
 
 def planned_workload(placement: PlacementDocument) -> Workload:
-    """The placement's traffic, without its latency targets."""
+    """The placement's traffic as clients that follow each other, without its latency targets."""
     planned = placement.workload
-    return Workload(planned.prompt_tokens, planned.output_tokens, planned.concurrency)
+    return Workload(
+        planned.prompt_tokens, planned.output_tokens, planned.concurrency, prefix_hit=planned.prefix_hit
+    )
+
+
+def planned_behaviour(placement: PlacementDocument) -> RuntimeBehaviour:
+    """What the runtime was planned to do beyond its defaults."""
+    planned = placement.runtime
+    if planned is None:
+        return DEFAULT_BEHAVIOUR
+    return RuntimeBehaviour(planned.deferred_experts, planned.skip_idle_cold)

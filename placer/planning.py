@@ -17,9 +17,8 @@ from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.objective import UNITS
 from placer.placement import PlacementDocument
-from placer.prediction import Prediction
+from placer.predicted_figures import behaviour_notes, figures, plan_figures, prediction_origin
 from placer.profiler.datasheet_cpu import DatasheetCpu
-from placer.profiler.factor import FactorName
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import AS_PROFILED, ProfileUse, check_profile_error, check_profile_matches
 from placer.profiler.trace.importing import check_trace_of
@@ -32,6 +31,7 @@ from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
 from placer.what_if import SOLVE_SHARE, part
 from placer.what_if_document import with_what_ifs
+from placer.workload import Workload
 
 SCHEMA = "placer.placement/1"
 SPECULATIVE_NOTE = (
@@ -71,6 +71,11 @@ def plan(
         *check_profile_matches(profile, model, tp=request.tp, use=use),
         *check_profile_error(profile, force=use.force),
     )
+    if request.behaviour.deferred_experts > model.top_k:
+        raise BadInputError(
+            f"--deferred-experts is {request.behaviour.deferred_experts}",
+            f"a token of {model.name} chooses {model.top_k} experts: give 0 to that",
+        )
     if trace is None:
         for flag, given in (
             ("--pin", request.pins),
@@ -139,7 +144,9 @@ def placement_document(
             "output_tokens": workload.output_tokens,
             "concurrency": workload.concurrency,
             "slo": {"tpot_ms": workload.slo_tpot_ms, "ttft_ms": workload.slo_ttft_ms},
+            **_traffic(workload),
         },
+        "runtime": {"scheduler": request.scheduler.value, **asdict(request.behaviour)},
         "tp": tp,
         **memory_sections(
             model,
@@ -158,12 +165,15 @@ def placement_document(
         },
         "hot_total": hot_total,
         "predicted": {
-            **_figures(solved.prediction, "predicted", null_reasons),
-            "provenance": _prediction_origin(trace, profile, solved),
+            **figures(solved.prediction, "predicted", null_reasons),
+            **plan_figures(solved.prediction, workload, profile.uncertainty, null_reasons),
+            "provenance": prediction_origin(
+                trace, profile, request, extrapolated_share=solved.extrapolated_share
+            ),
         },
         "baselines": {
-            name: _figures(figures, f"baselines.{name}", null_reasons)
-            for name, figures in solved.baselines.items()
+            name: figures(found, f"baselines.{name}", null_reasons)
+            for name, found in solved.baselines.items()
         },
         "heldout": {
             "coverage": solved.coverage,
@@ -204,6 +214,7 @@ def placement_document(
         "notes": [
             *(f"warning: forced: {each}" for each in forced),
             *_fit_warnings(profile),
+            *behaviour_notes(request.behaviour, workload, trace),
             *solved.notes,
             *_memory_notes(model, settings),
         ],
@@ -236,6 +247,21 @@ def placement_document(
             )
     document["null_reasons"] = null_reasons
     return PlacementDocument.model_validate(document)
+
+
+def _traffic(workload: Workload) -> dict[str, Any]:
+    """What is stated of the traffic where it is not equal requests of clients that follow each other."""
+    plain: dict[str, Any] = {}
+    if workload.rate_per_s is not None:
+        plain["rate_per_s"] = workload.rate_per_s
+    if workload.arrivals_s is not None:
+        span_s = workload.arrivals_s[-1] - workload.arrivals_s[0]
+        plain["arrivals"] = {"requests": len(workload.arrivals_s), "span_s": span_s}
+    if workload.length_variation:
+        plain["length_variation"] = workload.length_variation
+    if workload.prefix_hit:
+        plain["prefix_hit"] = workload.prefix_hit
+    return plain
 
 
 def _frontier(solved: Solved, null_reasons: dict[str, str]) -> list[dict[str, Any]]:
@@ -331,46 +357,3 @@ def _hottest_first(hot: np.ndarray[Any, Any], priority: np.ndarray[Any, Any]) ->
     """Hot expert ids by falling priority, ids breaking ties: int list from bool [E] and float [E]."""
     order = np.lexsort((np.arange(hot.size), -priority))
     return [int(expert) for expert in order if hot[expert]]
-
-
-def _figures(figures: Prediction, path: str, null_reasons: dict[str, str]) -> dict[str, Any]:
-    if figures.ttft_ms_p95 is None:
-        null_reasons[f"{path}.ttft_ms.mean"] = null_reasons[f"{path}.ttft_ms.p95"] = (
-            "prefill was not replayed"
-        )
-    plain = asdict(figures)
-    return {
-        "decode_step_ms": plain["decode_step_ms"],
-        "tpot_ms": {"mean": plain["tpot_ms_mean"], "p95": plain["tpot_ms_p95"]},
-        "ttft_ms": {"mean": plain["ttft_ms_mean"], "p95": plain["ttft_ms_p95"]},
-        "output_tokens_per_s": plain["output_tokens_per_s"],
-        "cold_share": plain["cold_share"],
-        "per_layer_ms": list(plain["per_layer_ms"]),
-        "moe_step_us": plain["moe_step_us"],
-    }
-
-
-def _prediction_origin(trace: Trace | None, profile: Profile, solved: Solved) -> dict[str, str]:
-    """Where each part of the prediction comes from."""
-    extrapolated = (
-        f"; extrapolated beyond the measured rows per expert in {solved.extrapolated_share:.0%} of decode steps"
-        if solved.extrapolated_share
-        else ""
-    )
-    found = profile.calibration
-    cold, hot, base = (
-        "" if found is None else found.origin(*names)
-        for names in (
-            (FactorName.COLD,),
-            (FactorName.HOT,),
-            (FactorName.BASE, FactorName.TRANSFER, FactorName.STEP),
-        )
-    )
-    return {
-        "cold": f"{profile.cpu.provenance_text}{extrapolated}{cold}",
-        "hot": profile.gpu.provenance_text + hot,
-        "base": profile.gpu.base_provenance_text + base,
-        "routing": "uniform routing assumed" if trace is None else f"replayed from {trace.header.source}",
-        "latencies": "simulated closed loop over the predicted steps",
-        **({} if found is None else {"calibration": found.sentence}),
-    }

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from placer.placement_sections import Section
+from placer.section import Section
 
 
 class GainSection(Section):

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from placer.placement_sections import Section
+from placer.section import Section
 
 
 class WhatIfSection(Section):

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from placer.answer.console import command, sparkline
 from placer.answer.sampling import gain_text, sampling_lines
+from placer.answer.serving import serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
 from placer.placement import PlacementDocument
@@ -25,7 +26,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts: list[RenderableType] = [
         Text(_verdict_sentence(document), style="bold"),
         Text(f"  {document.heldout.verdict}"),
-        Text(f"  {_latency_sentence(document)}"),
+        *serving_lines(document),
         *_objective_lines(document),
         Text(""),
         _ledger_table(document),
@@ -96,21 +97,10 @@ def _verdict_sentence(document: PlacementDocument) -> str:
     uniform = document.baselines.get("uniform")
     if uniform is None:
         return sentence + " (predicted)"
+    if predicted.open_loop is not None:
+        return sentence + " (predicted; an open loop yields what arrives, at most)"
     times = predicted.output_tokens_per_s / uniform.output_tokens_per_s
     return sentence + f" (predicted; {times:.2f}x the runtime's default placement)"
-
-
-def _latency_sentence(document: PlacementDocument) -> str:
-    """Latencies at the 95th percentile, and how many clients wait for a slot."""
-    tpot, ttft = document.predicted.tpot_ms.p95, document.predicted.ttft_ms.p95
-    said = [
-        "TPOT p95 unknown" if tpot is None else f"TPOT p95 {figure(tpot, 1)} ms",
-        "TTFT p95 unknown" if ttft is None else f"TTFT p95 {figure(ttft / 1e3, 2)} s",
-    ]
-    waiting = document.workload.concurrency - document.kv.max_running_requests
-    if waiting > 0:
-        said.append(f"{waiting:,} of {document.workload.concurrency:,} clients wait for a slot")
-    return ", ".join(said) + " (simulated)"
 
 
 def _objective_lines(document: PlacementDocument) -> list[Text]:

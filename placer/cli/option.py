@@ -21,6 +21,35 @@ SpeculativeOption = Annotated[
     bool, typer.Option("--speculative", help="Keep room for the MTP layer, all its experts on the GPU.")
 ]
 HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM of the server: 512GiB.")]
+RateOption = Annotated[
+    float | None, typer.Option("--rate", help="Requests per second that arrive by themselves (Poisson).")
+]
+ArrivalsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--arrivals",
+        help="Arrival times: one a line in seconds, or CSV arrival_s[,prompt_tokens,output_tokens].",
+    ),
+]
+LengthVariationOption = Annotated[
+    float, typer.Option("--length-variation", help="Standard deviation of lengths over their mean.")
+]
+PrefixHitOption = Annotated[
+    float, typer.Option("--prefix-hit", help="Share of prompt tokens that the prefix cache holds.")
+]
+SchedulerOption = Annotated[
+    str, typer.Option("--scheduler", help="Whose rules the server schedules by: sglang or vllm.")
+]
+DeferredExpertsOption = Annotated[
+    int,
+    typer.Option(
+        "--deferred-experts",
+        help="Selections per token whose CPU work runs beside the next layer (changes outputs).",
+    ),
+]
+SkipIdleColdOption = Annotated[
+    bool, typer.Option("--skip-idle-cold", help="The runtime leaves the CPU alone where nothing is cold.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
 MixOption = Annotated[
     str | None, typer.Option("--mix", help="Share of the tokens of each domain: code=0.7,chat=0.3.")

@@ -10,19 +10,27 @@ from placer.cli.application import app
 from placer.cli.argument import check_budget, choice, count_or_auto, pins_of, prefill_side, solver_seconds
 from placer.cli.interruption import stop_if_interrupted
 from placer.cli.option import (
+    ArrivalsOption,
+    DeferredExpertsOption,
     GpuFreeOption,
     HostMemoryOption,
     JsonOption,
+    LengthVariationOption,
     MixOption,
     ModelOption,
     PrefillFromOption,
+    PrefixHitOption,
     ProveOption,
+    RateOption,
+    SchedulerOption,
     SeedOption,
+    SkipIdleColdOption,
     SpeculativeOption,
     TpOption,
 )
 from placer.cli.progress import ProgressBar
 from placer.cli.terminal import print_json, show
+from placer.cli.traffic import workload
 from placer.output import checked_output
 
 
@@ -104,6 +112,13 @@ def solve(
             help="throughput, latency (least TPOT), or goodput (tokens/s of requests that keep the targets).",
         ),
     ] = "throughput",
+    rate: RateOption = None,
+    arrivals: ArrivalsOption = None,
+    length_variation: LengthVariationOption = 0.0,
+    prefix_hit: PrefixHitOption = 0.0,
+    scheduler: SchedulerOption = "sglang",
+    deferred_experts: DeferredExpertsOption = 0,
+    skip_idle_cold: SkipIdleColdOption = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="Placement to write.")] = Path(
         "placement.json"
     ),
@@ -117,12 +132,13 @@ def solve(
     from placer.planning import plan
     from placer.profiler.profile import read_profile
     from placer.profiler.profile_use import ProfileUse
+    from placer.profiler.serving.server import Scheduler
     from placer.profiler.trace.file import read_trace
     from placer.profiler.trace.mix import parse_mix
     from placer.robust import Criterion
+    from placer.runtime_behaviour import RuntimeBehaviour
     from placer.solve_request import SolveRequest
     from placer.units import parse_size
-    from placer.workload import Workload
 
     spec = read_model(model)
     measured = read_profile(profile)
@@ -130,11 +146,22 @@ def solve(
     cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
     check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget, cure)
     free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
-    checked_output(output, [Path(trace), profile])
+    given = [Path(trace), profile, *([] if arrivals is None else [arrivals])]
+    checked_output(output, given)
     if write_lp is not None:
-        checked_output(write_lp, [Path(trace), profile, output], "--write-lp")
+        checked_output(write_lp, [*given, output], "--write-lp")
     request = SolveRequest(
-        workload=Workload(prompt_tokens, output_tokens, concurrency, slo_tpot, slo_ttft),
+        workload=workload(
+            prompt_tokens,
+            output_tokens,
+            concurrency,
+            slo_tpot=slo_tpot,
+            slo_ttft=slo_ttft,
+            rate=rate,
+            arrivals=arrivals,
+            length_variation=length_variation,
+            prefix_hit=prefix_hit,
+        ),
         budget_bytes=budget,
         tp=tp,
         max_running=count_or_auto(max_running, "--max-running"),
@@ -163,6 +190,8 @@ def solve(
         if robust is None
         else choice(robust, {each.value: each for each in Criterion}, "--robust"),
         objective=choice(objective, {each.value: each for each in Objective}, "--objective"),
+        scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
+        behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
     )
     memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
     with ProgressBar() as bar:

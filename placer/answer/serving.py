@@ -1,0 +1,90 @@
+"""What clients will see of a plan, in a few lines: latencies with their bands, whether the server keeps up."""
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from placer.placement import PlacementDocument
+from placer.predicted_sections import BandSection, Spread, TimeSplitSection
+from placer.units import figure
+
+_WORTH_SAYING = 0.005
+
+
+def serving_lines(document: PlacementDocument) -> list[RenderableType]:
+    """Latencies at the median and the 95th percentile, what queues, and where the time goes."""
+    predicted = document.predicted
+    lines: list[RenderableType] = []
+    if (open_loop := _open_loop_sentence(document)) is not None:
+        lines.append(Text(f"  {open_loop}", style="bold red" if _behind(document) else ""))
+    lines.append(Text(f"  {_latencies(document)}"))
+    if predicted.band is not None:
+        band = predicted.band.output_tokens_per_s
+        fixed = predicted.open_loop is not None and not predicted.open_loop.falls_behind
+        rate = "" if fixed else f"{_range(band, 1.0, 1)} tokens/s; "
+        lines.append(Text(f"  {rate}ranges are from the cost model's own error (simulated)"))
+    if predicted.time_split is not None:
+        lines.append(Text(f"  {_split_sentence(predicted.time_split)}"))
+    retracted = predicted.retractions_per_request or 0.0
+    if retracted > _WORTH_SAYING:
+        lines.append(
+            Text(
+                f"  the KV pool runs full: {retracted:.2f} times per request one loses its KV and is computed again "
+                "(more --min-kv-tokens or fewer --max-running avoid it)"
+            )
+        )
+    return lines
+
+
+def _behind(document: PlacementDocument) -> bool:
+    found = document.predicted.open_loop
+    return found is not None and found.falls_behind
+
+
+def _open_loop_sentence(document: PlacementDocument) -> str | None:
+    found = document.predicted.open_loop
+    if found is None or found.arrivals_per_s is None:
+        return None
+    arriving, capacity = (f"{rate:,.3g} requests/s" for rate in (found.arrivals_per_s, found.capacity_per_s))
+    if found.falls_behind:
+        return f"the server falls behind: {arriving} arrive and it finishes at most {capacity}"
+    return f"{arriving} arrive, {found.arrivals_per_s / found.capacity_per_s:.0%} of the {capacity} that it can finish"
+
+
+def _latencies(document: PlacementDocument) -> str:
+    predicted, band = document.predicted, document.predicted.band
+    tpot, ttft = predicted.tpot_ms, predicted.ttft_ms
+    said = [
+        "TPOT " + _percentiles(tpot, None if band is None else band.tpot_ms.p95, 1.0, 1, "ms"),
+        "TTFT " + _percentiles(ttft, None if band is None else band.ttft_ms.p95, 1e-3, 2, "s"),
+    ]
+    if _behind(document) and ttft.p95 is None:
+        said[1] = "TTFT grows for as long as they arrive"
+    workload = document.workload
+    waiting = workload.concurrency - document.kv.max_running_requests
+    if waiting > 0 and workload.rate_per_s is None and workload.arrivals is None:
+        said.append(f"{waiting:,} of {workload.concurrency:,} clients wait for a slot")
+    return ", ".join(said) + (" (simulated)" if band is None else "")
+
+
+def _percentiles(found: Spread, band: BandSection | None, scale: float, digits: int, unit: str) -> str:
+    if found.p95 is None:
+        return "p95 unknown"
+    p50 = "" if found.p50 is None else f"p50 {figure(found.p50 * scale, digits)}, "
+    text = f"{p50}p95 {figure(found.p95 * scale, digits)} {unit}"
+    return text if band is None else f"{text} ({_range(band, scale, digits)})"
+
+
+def _range(band: BandSection, scale: float, digits: int) -> str:
+    low, high = ("any" if value is None else figure(value * scale, digits) for value in (band.low, band.high))
+    return f"{low} to {high}"
+
+
+def _split_sentence(split: TimeSplitSection) -> str:
+    parts = {
+        "attention and all else outside the experts": split.base + split.attention_kv,
+        "hot experts": sum(split.hot),
+        "waiting for cold ones": sum(split.cold_wait),
+        "copies": sum(split.transfer),
+    }
+    step = sum(parts.values())
+    return "of a decode step: " + ", ".join(f"{part / step:.0%} {name}" for name, part in parts.items())
