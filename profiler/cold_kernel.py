@@ -50,6 +50,9 @@ class ColdKernel:
         Rate beyond the border on cores with AMX, where it differs.
     border_tokens
         Last tokens of a call of the first regime; None for 4·E/k, as kt-kernel's AMX classes choose.
+    block_columns
+        Output columns of a matrix that one thread takes at a time: N_BLOCK of kt-kernel's kernel classes
+        (operators/amx/la/amx_kernels.hpp and amx_raw_kernels.hpp); assumed for the others.
     """
 
     method: str
@@ -59,6 +62,7 @@ class ColdKernel:
     many: KernelRate | None
     many_amx: KernelRate | None = None
     border_tokens: int | None = None
+    block_columns: int = 256
 
     def border(self, shape: ExpertShape) -> int | None:
         """Last tokens of a call of the first regime; None where there is one regime only."""
@@ -109,8 +113,10 @@ COLD_KERNELS = {
     kernel.method: kernel
     for kernel in (
         ColdKernel("RAWINT4", "kt", "rawint4", _ROW, _GEMM),
-        ColdKernel("AMXINT4", "kt-amxint4", "amxint4", _PACKED, _PACKED, _AMX_INT8),
-        ColdKernel("AMXINT8", "kt-amxint8", "amxint8", _PACKED_INT8, _PACKED_INT8, _AMX_INT8),
+        ColdKernel("AMXINT4", "kt-amxint4", "amxint4", _PACKED, _PACKED, _AMX_INT8, block_columns=128),
+        ColdKernel(
+            "AMXINT8", "kt-amxint8", "amxint8", _PACKED_INT8, _PACKED_INT8, _AMX_INT8, block_columns=64
+        ),
         ColdKernel(
             "LLAMAFILE",
             "kt-llamafile",
@@ -146,6 +152,7 @@ COLD_KERNELS = {
                 35.0, 2.2, 1, (0.0,), "assumed to be RAWINT4's: no timing of kt-kernel's FP8 is known"
             ),
             _AMX_BF16,
+            block_columns=128,
         ),
     )
 }

@@ -1,5 +1,7 @@
 """The cold side from a CPU's datasheet: kernels' rates per core and cycle under the memory's speed."""
 
+import math
+
 from placer.cpu_datasheet import CpuDatasheet
 from placer.errors import BadInputError
 from placer.kernels.expert_shape import ExpertShape
@@ -7,11 +9,12 @@ from placer.profiler.cold_kernel import COLD_KERNELS, ColdKernel, KernelRate
 from placer.profiler.cost import Provenance, Regime, SideCost
 from placer.profiler.datasheet_cpu import DatasheetCpu
 
-BANDWIDTH_SHARE = 0.6
+BANDWIDTH_SHARE = 0.47
 """Share of peak memory bandwidth at which experts are read.
 
-Servers that hold experts in host memory realised 56 to 61 % of their ceiling (gpu-container's receipts); a machine
-as a whole reads at 61 % (Xeon 6980P: about 512 of 845 GB/s, ik_llama.cpp pull request 534) to 68 % (two EPYC 9654,
+Tuned on the odd points of docs/published.md: DeepSeek-V3 on one Xeon Gold 6454S and on an EPYC 9274F asks for 0.41,
+MiniMax-M2.1 on two Xeon 8488C and two EPYC 9355 for 0.50, with the other factors as they stand. A plain read of all
+memory does better, at 61 % (Xeon 6980P: about 512 of 845 GB/s, ik_llama.cpp pull request 534) to 68 % (two EPYC 9654,
 eight channels each: 415 of 614 GB/s, ktransformers issue 828).
 """
 NUMA_SHARE = 0.77
@@ -20,8 +23,14 @@ NUMA_SHARE = 0.77
 DeepSeek-V3 on one and on two Xeon Gold 6454S: prefill 54.21 and 82.94 tokens/s, 77 % of twice as fast; decode 8.73 and
 12.21, 70 % with the GPU's part in it (ktransformers doc/en/DeepseekR1_V3_tutorial.md).
 """
-BLOCK_COLUMNS = 256
-"""Output columns of a matrix that one thread takes at a time (source of related kt-kernel classes; assumed)."""
+JOBS = 5
+"""Jobs of a call that all threads end together: rows in, gate and up, SwiGLU, rows of it, down (kt-kernel's
+operators/amx/moe_base.hpp)."""
+JOIN_US = 1.75
+"""What starting and joining a job takes for every doubling of the threads.
+
+Tuned on the odd points of docs/published.md where experts are small; 52 µs of a call on 63 threads.
+"""
 BAND = (0.65, 2.0)
 """What the true time is of the predicted, at least and at most.
 
@@ -107,7 +116,7 @@ def roofline_cold(
         bytes_per_expert=bytes_per_expert,
         cost=SideCost(
             tuple(
-                _regime(rate, shape, read_us, cycles_per_us, count, least, most)
+                _regime(rate, shape, kernel.block_columns, read_us, cycles_per_us, count, least, most)
                 for least, most, rate in ranges
             ),
             Provenance.DATASHEET,
@@ -137,6 +146,7 @@ def _factors(
 def _regime(
     rate: KernelRate,
     shape: ExpertShape,
+    block_columns: int,
     read_us: float,
     cycles_per_us: float,
     threads: int,
@@ -149,12 +159,13 @@ def _regime(
     expert_us = rate.expert_rows * row_us
     one_row_us = expert_us + (residue_us[1] if rate.tile > 1 else tile_us)
     # A single expert keeps few threads busy, but it does not read its weights slower than those threads can.
-    alone = lone_expert_factor(shape, threads) * min(1.0, one_row_us / read_us)
+    alone = lone_expert_factor(shape, threads, block_columns) * min(1.0, one_row_us / read_us)
+    token_us = rate.token_us_per_hidden * shape.hidden_size / threads
     return Regime(
         min_tokens=least,
         max_tokens=most,
-        fixed_us=rate.fixed_us,
-        token_us=rate.token_us_per_hidden * shape.hidden_size / threads,
+        fixed_us=rate.fixed_us + JOBS * JOIN_US * math.log2(threads),
+        token_us=token_us,
         expert_us=expert_us,
         tile=rate.tile,
         tile_us=tile_us,
@@ -162,16 +173,18 @@ def _regime(
         heaviest_factor=alone if alone > 1.0 else 0.0,
         max_rows=MAX_ROWS,
         floor_us=read_us,
+        idle_us=rate.fixed_us,
+        idle_token_us=token_us,
     )
 
 
-def lone_expert_factor(shape: ExpertShape, threads: int) -> float:
+def lone_expert_factor(shape: ExpertShape, threads: int, block_columns: int = 256) -> float:
     """How much longer an expert takes alone than its share of a busy call: 1 with one thread.
 
-    Gate and up, two thirds of the work, are cut into blocks of 256 columns, then down, after a barrier. With fewer
-    blocks than threads some threads have nothing to do; the last round of blocks may be partly empty.
+    Gate and up, two thirds of the work, are cut into blocks of columns, then down, after a barrier. With fewer blocks
+    than threads some threads have nothing to do; the last round of blocks may be partly empty.
     """
-    first = 2 * -(-shape.expert_intermediate_size // BLOCK_COLUMNS)
-    second = -(-shape.hidden_size // BLOCK_COLUMNS)
+    first = 2 * -(-shape.expert_intermediate_size // block_columns)
+    second = -(-shape.hidden_size // block_columns)
     rounds = 2 / 3 * -(-first // threads) / first + 1 / 3 * -(-second // threads) / second
     return max(1.0, threads * rounds)

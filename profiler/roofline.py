@@ -8,14 +8,19 @@ BANDWIDTH_EFFICIENCY = 0.75
 """Share of peak bandwidth that a fused FP8 expert kernel reaches on weights it reads once (assumed)."""
 COMPUTE_EFFICIENCY = 0.5
 """Share of the dense tensor peak that it reaches once rows fill its tiles (assumed)."""
-MOE_CALL_US = 25.0
-"""Launch, quantise, sort and reduce kernels of one fused-MoE call inside a CUDA graph (assumed)."""
-LAYER_CALL_US = 30.0
-"""Attention, norm, router and merge kernels of one layer inside a CUDA graph, without their bytes (assumed)."""
+MOE_CALL_US = 35.0
+LAYER_CALL_US = 65.0
+"""Kernels of one fused-MoE call, and of the rest of a layer, inside a CUDA graph and without their bytes.
+
+Tuned together on the odd points of docs/published.md: at small batches SGLang and vLLM take 90 to 117 µs per layer
+beyond what they read, on A100, H100 and H200, over four kinds of attention. How the sum divides is assumed.
+"""
 TRANSFER_CALL_US = 30.0
 """Two host copies and two host callbacks of one hybrid layer, without their bytes (assumed)."""
-ALLREDUCE_CALL_US = 20.0
-"""Latency of the two all-reduces of one layer at tp > 1 (assumed)."""
+NVLINK_SUM_US = 5.0
+"""Latency of one sum over GPUs on NVLink: 4 to 6 µs on 2 to 8 H100 (sglang pull request 2904)."""
+PCIE_SUM_US = 20.0
+"""Over PCIe, by NCCL inside a CUDA graph: 19 to 22 µs on four GPUs (haohervchb/sglang-V100 pull request 2)."""
 EFFICIENCY = {
     "share of peak bandwidth": BANDWIDTH_EFFICIENCY,
     "share of peak arithmetic": COMPUTE_EFFICIENCY,
@@ -56,7 +61,7 @@ def roofline_rates(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> GpuRates:
     return GpuRates(
         bytes_per_s=gpu.bandwidth_bytes_per_s * BANDWIDTH_EFFICIENCY,
         bf16_flops=gpu.bf16_flops * COMPUTE_EFFICIENCY,
-        layer_call_us=LAYER_CALL_US + (ALLREDUCE_CALL_US if tp > 1 else 0.0),
+        layer_call_us=LAYER_CALL_US + sums_us(gpu, tp),
         transfer_call_us=TRANSFER_CALL_US,
         transfer_token_us=token_bytes / (gpu.pcie_bytes_per_s * BANDWIDTH_EFFICIENCY) * 1e6,
         provenance=Provenance.DATASHEET,
@@ -72,3 +77,10 @@ def all_reduce_us(count_bytes: int, gpu: GpuDatasheet, gpus: int) -> float:
     """
     link = gpu.nvlink_bytes_per_s or gpu.pcie_bytes_per_s
     return 2 * (gpus - 1) / gpus * count_bytes / (link * BANDWIDTH_EFFICIENCY) * 1e6
+
+
+def sums_us(gpu: GpuDatasheet | None, tp: int) -> float:
+    """Latency of the two sums over ``tp`` GPUs of one layer; a GPU without a sheet is taken to have PCIe alone."""
+    if tp == 1:
+        return 0.0
+    return 2 * (NVLINK_SUM_US if gpu is not None and gpu.nvlink_bytes_per_s else PCIE_SUM_US)

@@ -228,7 +228,10 @@ def trace_compare(
 def trace_synth(
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="gpt-oss-20b, qwen3-30b-a3b, olmoe, mixtral or domain-bound."),
+        typer.Option(
+            "--preset",
+            help="gpt-oss-20b, qwen3-30b-a3b, qwen3-next-80b-a3b, olmoe, mixtral or domain-bound.",
+        ),
     ] = None,
     zipf: Annotated[
         float | None,

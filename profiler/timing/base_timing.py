@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from placer.datasheet import datasheet_of_device
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.all_reduce import all_reduce_problem, time_all_reduce
 from placer.kernels.attention import Attention, AttentionShape, random_cache, reference_attention
 from placer.kernels.flashinfer_attention import FlashInferAttention
 from placer.kernels.torch_attention import TorchAttention
 from placer.profiler.base_cost import BaseCost, TokenCurve
-from placer.profiler.roofline import ALLREDUCE_CALL_US
+from placer.profiler.roofline import sums_us
 from placer.profiler.timing.base_fit import fit_attention, fit_part
 from placer.profiler.timing.base_plan import BasePlan
 from placer.profiler.timing.base_points import BasePoint, attention_shapes, base_points
@@ -189,8 +190,9 @@ def sums_over_gpus(plan: BasePlan, device: Device) -> tuple[TokenCurve | None, f
         return None, 0.0, []
     problem = all_reduce_problem(plan.tp) if device.kind == "cuda" else None
     if problem is not None:
-        note = f"sums over GPUs are not timed ({problem}): {ALLREDUCE_CALL_US:.0f} us per layer assumed"
-        return None, ALLREDUCE_CALL_US, [note]
+        assumed_us = sums_us(datasheet_of_device(device.name), plan.tp)
+        note = f"sums over GPUs are not timed ({problem}): {assumed_us:.0f} us per layer assumed"
+        return None, assumed_us, [note]
     widths = [tokens * plan.hidden_size for tokens in plan.grid.tokens]
     samples = time_all_reduce(plan.tp, widths, samples=plan.rounds, device=device.kind)
     quartiles = tuple(float(np.quantile(each, ESTIMATOR_QUANTILE)) for each in samples)

@@ -9,7 +9,7 @@ from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 
 
 def synthesise(
-    preset: str,
+    preset: str | SynthPreset,
     *,
     requests: int = 64,
     prompt_tokens: int = 128,
@@ -18,6 +18,8 @@ def synthesise(
     seed: int = 0,
 ) -> TokenTrace:
     """A token trace of ``requests`` requests, dealt round-robin to ``domains`` domains (4, or one per request).
+
+    ``preset`` is a name in `PRESETS`, or a preset of one's own.
 
     A Gamma hierarchy: in each layer an expert has its own score, times a factor per domain, times a factor
     per request. A token keeps each of its predecessor's experts with probability ρ and fills up to top-k by
@@ -30,7 +32,11 @@ def synthesise(
     BadInputError
         When the preset is unknown, a number is too small to make a trace, or a domain would have no request.
     """
-    if preset not in PRESETS:
+    if isinstance(preset, SynthPreset):
+        chosen, name = preset, preset.model
+    elif preset in PRESETS:
+        chosen, name = PRESETS[preset], preset
+    else:
         raise BadInputError(f"preset {preset!r} is not known", f"use one of: {', '.join(PRESETS)}")
     domains = max(1, min(4, requests)) if domains is None else domains
     if min(requests, output_tokens, domains) < 1 or prompt_tokens < 0:
@@ -43,7 +49,6 @@ def synthesise(
             f"{domains} domains need as many requests, {requests} were asked for",
             "lower --domains or raise --requests",
         )
-    chosen = PRESETS[preset]
     random = np.random.default_rng(seed)
     domain = np.arange(requests) % domains
     outputs, prompts = _scores(chosen, domain, random)
@@ -63,7 +68,7 @@ def synthesise(
             layers=tuple(range(chosen.layers)),
             experts=chosen.experts,
             top_k=chosen.top_k,
-            source=f"synthetic: preset {preset}, seed {seed}, statistics from {chosen.origin}",
+            source=f"synthetic: preset {name}, seed {seed}, statistics from {chosen.origin}",
             domains=tuple(f"synthetic {number}" for number in range(domains)),
             notes=("synthetic: no model routed these tokens",),
         ),

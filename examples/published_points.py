@@ -1,0 +1,145 @@
+"""Public measured points beside what placer predicts from datasheets alone: the tables of docs/published.md.
+
+Run as ``python -m placer.examples.published_points``; it prints Markdown and takes some seconds.
+"""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from placer.examples.published_point import (
+    STRATEGIES,
+    PublishedPoint,
+    published_points,
+    published_strategies,
+)
+from placer.examples.published_prediction import gains, predicted, predicted_strategies
+
+_UNITS = {
+    "decode_tokens_per_s": "tokens/s of one client",
+    "output_tokens_per_s": "tokens/s of all",
+    "tpot_ms": "ms per token",
+    "step_ms": "ms per step",
+}
+Strategies = Mapping[int, Mapping[str, float]]
+"""Tokens per second by per cent of hot experts and strategy."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A point and its prediction, in the point's unit."""
+
+    point: PublishedPoint
+    predicted: float
+
+    @property
+    def speed(self) -> float:
+        """Predicted speed over measured speed: above 1, the server is slower than predicted."""
+        ratio = self.predicted / self.point.measured
+        return 1.0 / ratio if self.point.kind.endswith("_ms") else ratio
+
+
+def compared_points(points: Iterable[PublishedPoint]) -> list[Compared]:
+    """Every point with its prediction."""
+    return [Compared(point, predicted(point)) for point in points]
+
+
+def error(found: Sequence[Compared]) -> float:
+    """Mean factor by which predictions are off, less one."""
+    return math.exp(sum(abs(math.log(each.speed)) for each in found) / len(found)) - 1.0
+
+
+def points_table(found: Sequence[Compared]) -> str:
+    """The points as Markdown."""
+    lines = [
+        "| # | model | GPUs | CPU, method | hot per layer | clients | prompt + output | measured | predicted "
+        "| speed predicted / measured | source |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        point = each.point
+        cpu = f"{point.cpu}, {point.method}, {point.threads} threads" if point.cpu else "—"
+        cells = (
+            point.number,
+            f"{point.model} ({point.weights})",
+            f"{point.tp} x {point.gpu}",
+            cpu,
+            point.hot if point.cpu else "all",
+            point.running,
+            f"{point.prompt_tokens} + {point.output_tokens}",
+            f"{point.measured:g} {_UNITS[point.kind]}",
+            f"{each.predicted:.0f}" if each.predicted >= 100 else f"{each.predicted:.3g}",
+            f"{each.speed:.2f}",
+            f"{point.source}; {point.note}",
+        )
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def strategies_table(measured: Strategies, found: Strategies) -> str:
+    """kt-kernel's table as Markdown, predicted / measured, and what frequency gains over each strategy."""
+    others = [name for name in STRATEGIES if name != "frequency"]
+    lines = [
+        f"| hot | {' | '.join(STRATEGIES)} | {' | '.join(f'frequency over {name}' for name in others)} |",
+        "|---" * (1 + len(STRATEGIES) + len(others)) + "|",
+    ]
+    for percent, row in found.items():
+        speeds = [f"{row[name]:.1f} / {measured[percent][name]:.1f}" for name in STRATEGIES]
+        here, there = gains(row), gains(measured[percent])
+        gained = [f"{100 * here[name]:+.1f} / {100 * there[name]:+.1f}" for name in others]
+        lines.append(f"| {percent}% | {' | '.join([*speeds, *gained])} |")
+    return "\n".join(lines)
+
+
+def worst_gain_error(measured: Strategies, found: Strategies) -> float:
+    """Largest difference between a predicted and a measured gain of frequency, in percentage points."""
+    return max(
+        100 * abs(gain - gains(measured[percent])[name])
+        for percent, row in found.items()
+        for name, gain in gains(row).items()
+    )
+
+
+def strategies_error(measured: Strategies, found: Strategies) -> float:
+    """Mean factor by which the tokens per second of a cell are off, less one."""
+    logs = [
+        abs(math.log(row[name] / measured[percent][name])) for percent, row in found.items() for name in row
+    ]
+    return math.exp(sum(logs) / len(logs)) - 1.0
+
+
+def document() -> str:
+    """Both tables and their figures as Markdown."""
+    measured = published_strategies()
+    found = predicted_strategies(tuple(measured))
+    points = compared_points(published_points())
+    odd = [each for each in points if each.point.tuned]
+    even = [each for each in points if not each.point.tuned]
+    return "\n".join(
+        (
+            "## Strategies",
+            "",
+            f"Off by {strategies_error(measured, found):.1%} on average; gains of frequency by at most "
+            f"{worst_gain_error(measured, found):.1f} percentage points.",
+            "",
+            strategies_table(measured, found),
+            "",
+            "## Points",
+            "",
+            f"Odd points, on which factors were tuned: off by {error(odd):.0%} on average. Even ones, which only "
+            f"check: {error(even):.0%}.",
+            "",
+            points_table(points),
+        )
+    )
+
+
+def main() -> int:
+    """Print the document."""
+    print(document())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
