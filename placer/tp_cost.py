@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from placer.datasheet import GpuDatasheet
 from placer.hbm import ServerSettings
 from placer.host_link import sheet_of
 from placer.level_cost import step_load
@@ -9,7 +10,7 @@ from placer.model.spec import ModelSpec
 from placer.profiler.base import step_base_us
 from placer.profiler.cost import CostModel, GpuRates, Provenance, Regime, SideCost
 from placer.profiler.profile import Profile
-from placer.profiler.roofline import ALLREDUCE_CALL_US, roofline_hot
+from placer.profiler.roofline import roofline_hot, roofline_rates, sums_us
 from placer.profiler.steps import StepKind
 from placer.workload import Workload
 
@@ -24,8 +25,8 @@ def tp_cost(
     by what a roofline of the same rates says of a decode step at ``settings``.
     """
     gpu = profile.gpu
-    rates = _rates(gpu.rates, profile.tp, tp)
     sheet = sheet_of(profile)
+    rates = _rates(gpu.rates, sheet, model, profile.tp, tp)
     if gpu.kernel is None and sheet is not None:
         hot = roofline_hot(sheet, model, tp)
         origin = f"hot side from the datasheet of {sheet.name} at tp {tp}"
@@ -42,17 +43,21 @@ def tp_cost(
     else:
         origin += ", the rest from the same rates"
     if profile.tp == 1:
-        origin += f", all-reduces {ALLREDUCE_CALL_US:g} µs a layer (assumed)"
+        origin += f", sums over GPUs {sums_us(sheet, tp):g} µs a layer (assumed)"
     cost = replace(profile.kernel_cost_model(), hot=hot, rates=rates, base_factor=factor)
     if profile.calibration is not None:
         cost = cost.calibrated(profile.calibration.factors)
     return cost, origin
 
 
-def _rates(rates: GpuRates, known_tp: int, tp: int) -> GpuRates:
-    if known_tp > 1 or tp == 1:
-        return rates
-    return replace(rates, layer_call_us=rates.layer_call_us + ALLREDUCE_CALL_US)
+def _rates(rates: GpuRates, sheet: GpuDatasheet | None, model: ModelSpec, known_tp: int, tp: int) -> GpuRates:
+    """``rates`` with the sums over ``tp`` GPUs in place of those over ``known_tp``."""
+    token_us = 0.0 if sheet is None else roofline_rates(sheet, model, tp).layer_token_us
+    return replace(
+        rates,
+        layer_call_us=rates.layer_call_us - sums_us(sheet, known_tp) + sums_us(sheet, tp),
+        layer_token_us=token_us,
+    )
 
 
 def _shared(side: SideCost, share: float) -> SideCost:
