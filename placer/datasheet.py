@@ -1,6 +1,6 @@
 """GPUs as their datasheets describe them: memory, bandwidth and peak arithmetic, each with its source."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placer.known_name import unknown_name
 from placer.units import GIB
@@ -179,6 +179,12 @@ _GPUS = (
 
 GPU_NAMES = tuple(gpu.name for gpu in _GPUS)
 """Names that ``--gpu`` takes."""
+
+
+def behind(gpu: GpuDatasheet, pcie_generation: int) -> GpuDatasheet:
+    """``gpu`` in a host whose slots are of ``pcie_generation``: the slower of both sets the link's speed."""
+    slot = _PCIE_X16_GB[pcie_generation] * 1e9
+    return gpu if slot >= gpu.pcie_bytes_per_s else replace(gpu, pcie_bytes_per_s=slot)
 
 
 def datasheet_of_device(device: str) -> GpuDatasheet | None:

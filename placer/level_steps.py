@@ -101,7 +101,7 @@ class LevelSteps:
             layers_us = upper
         else:
             lower = self.parts(kind, below)[name].layers_us(factors).sum(axis=1)
-            layers_us = (1 - share) * _quantiles(lower) + share * _quantiles(upper)
+            layers_us = (1 - share) * quantiles(lower) + share * quantiles(upper)
         base_us, kv_token_us = self._base(kind, size)
         return SizeTimes(layers_us, factors.base * base_us + factors.step_us, factors.base * kv_token_us)
 
@@ -185,6 +185,6 @@ class LevelStepTimes:
         return self._known[kind, size]
 
 
-def _quantiles(layers_us: Floats) -> Floats:
+def quantiles(layers_us: Floats) -> Floats:
     """`_QUANTILES` quantiles of a sample, ascending."""
     return np.asarray(np.quantile(layers_us, (np.arange(_QUANTILES) + 0.5) / _QUANTILES))

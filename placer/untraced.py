@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,17 +11,15 @@ from placer.choosing import Candidate, serves
 from placer.errors import BadInputError, InfeasibleError
 from placer.hot_bounds import hot_bounds
 from placer.level import Level
-from placer.level_cost import LevelCosts, level_costs
+from placer.level_cost import LevelCosts
 from placer.level_predictions import level_predictions
 from placer.level_room import request_levels
 from placer.model.spec import ModelSpec
 from placer.objective import Objective, limits_of, weighed
 from placer.prediction import Prediction, predict
 from placer.profiler.cost import CostModel
-from placer.profiler.replay import replay_decode, replay_prefill
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.replays import Replays
-from placer.sampling import decode_steps, prefill_steps
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask
@@ -40,6 +39,7 @@ UNTRACED_NOTES = (
 )
 
 
+@lru_cache(maxsize=1)
 def uniform_trace(model: ModelSpec, seed: int) -> TokenTrace:
     """Tokens that choose top-k distinct experts uniformly in every layer: T = 8,192 in 64 requests."""
     random = np.random.default_rng(seed)
@@ -92,24 +92,14 @@ class _Plan:
         )
 
 
-def _plans(model: ModelSpec, cost: CostModel, request: SolveRequest, trace: TokenTrace) -> list[_Plan]:
+def _plans(model: ModelSpec, cost: CostModel, request: SolveRequest, replays: Replays) -> list[_Plan]:
     """By objective: of every level the best count for the objective, and the best for each latency target."""
     workload, L = request.workload, len(model.moe_layers)
     limits = hot_bounds(model, {}, least=request.least_hot, most=request.most_hot)
     plans = []
     for level in request_levels(model, request):
-        settings = level.settings
-        chunk = min(settings.chunk_tokens, workload.computed_prompt_tokens)
-        running = settings.max_running_requests
-        costs = level_costs(
-            model,
-            cost,
-            replay_decode(trace, running, decode_steps(running), seed=request.seed),
-            replay_prefill(trace, chunk, prefill_steps(chunk), seed=request.seed, from_decode=True),
-            settings,
-            workload,
-            request.tp,
-        )
+        running = level.settings.max_running_requests
+        costs = replays.costs(model, cost, level, workload, request.tp)
         most = min(level.room_experts // L, int(limits.most.min()))
         counts = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
         objective = weighed(request.objective, running)
@@ -157,14 +147,14 @@ def solve_untraced(
     """
     started = time.monotonic()
     cost = replace(cost, behaviour=request.behaviour)
-    trace = uniform_trace(model, request.seed)
-    plans = _plans(model, cost, request, trace)
+    replays = Replays(uniform_trace(model, request.seed), request.seed, "decode")
+    plans = _plans(model, cost, request, replays)
     best, tried = _best(plans, request)
     if best is None:
 
         def check(changed: SolveRequest) -> Prediction | None:
             try:
-                found, _ = _best(_plans(model, cost, changed, trace), changed)
+                found, _ = _best(_plans(model, cost, changed, replays), changed)
             except (BadInputError, InfeasibleError):
                 return None
             return None if found is None else found.figures(changed)
@@ -176,7 +166,7 @@ def solve_untraced(
     (figures,) = level_predictions(
         model,
         cost,
-        Replays(trace, request.seed, "decode"),
+        replays,
         costs,
         level,
         {"equal_per_layer": hot},

@@ -14,10 +14,10 @@ _EXPERT_FREE_CLASSES = ("attention", "router", "shared_experts", "dense", "norms
 def step_base_us(model: ModelSpec, rates: GpuRates, load: StepLoad, *, tp: int, kv_dtype: str) -> float:
     """Microseconds of one step outside the routed experts: decode, prefill, or both at once.
 
-    Every layer's fixed kernels; the larger of reading the non-expert weights once and of 2 operations per
-    parameter and token; the KV and state of every decoding request, read once; the products of scores and
-    values of the chunk's tokens with what they see, 2·heads·(key + value) each, which grow with the square of a
-    prompt; and one read of the context that the chunk adds to.
+    Every layer's fixed kernels, and its sums over GPUs by token; the larger of reading the non-expert weights
+    once and of 2 operations per parameter and token; the KV and state of every decoding request, read once; the
+    products of scores and values of the chunk's tokens with what they see, 2·heads·(key + value) each, which grow
+    with the square of a prompt; and one read of the context that the chunk adds to.
     """
     arithmetic_us = _linear_flops(model, load, tp) / rates.bf16_flops * 1e6
     reads_us = step_weights_bytes(model, tp) / rates.bytes_per_s * 1e6
@@ -31,7 +31,7 @@ def step_base_us(model: ModelSpec, rates: GpuRates, load: StepLoad, *, tp: int, 
         for layers in (attention_layers(model) if load.chunk_tokens else ())
     )
     return (
-        model.num_layers * rates.layer_call_us
+        model.num_layers * (rates.layer_call_us + rates.layer_token_us * load.tokens)
         + max(reads_us, arithmetic_us)
         + kv_bytes / rates.bytes_per_s * 1e6
         + pairs_us / rates.bf16_flops * 1e6

@@ -78,6 +78,13 @@ class Regime:
 
     def rows_us(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """w(m) of every entry of ``rows`` (any shape); 0 where there are no rows."""
+        most = int(rows.max(initial=0))
+        if most < rows.size:
+            # Counts repeat: each is costed once.
+            return np.asarray(self._counted_us(np.arange(most + 1))[rows])
+        return self._counted_us(rows)
+
+    def _counted_us(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         tiles, rest = np.divmod(rows, self.tile)
         cost = self.expert_us + self.tile_us * tiles + np.asarray(self.residue_us)[rest]
         return np.where(rows > 0, np.maximum(cost, self.floor_us), 0.0)
@@ -154,6 +161,8 @@ class GpuRates:
         Fixed cost of one layer outside its experts.
     transfer_call_us, transfer_token_us
         Fixed and per-token cost of moving hidden states to the host and back (c0 and c1 beside the kernel).
+    layer_token_us
+        What a token more adds to the sums over GPUs of one layer; 0 on one GPU.
     """
 
     bytes_per_s: float
@@ -162,6 +171,7 @@ class GpuRates:
     transfer_call_us: float
     transfer_token_us: float
     provenance: Provenance
+    layer_token_us: float = 0.0
 
     def with_transfers(self, factor: float) -> "GpuRates":
         """These rates with the times of moving hidden states multiplied by ``factor``."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from placer import __version__
 from placer.cpu_datasheet import AS_THE_SHEET, CpuAdjustment, CpuDatasheet, cpu_datasheet
-from placer.datasheet import GpuDatasheet, gpu_datasheet
+from placer.datasheet import GpuDatasheet, behind, gpu_datasheet
 from placer.errors import BadInputError
 from placer.kernels.backends import CPU_BACKENDS
 from placer.kernels.expert_shape import ExpertShape
@@ -48,6 +48,7 @@ def datasheet_profile(
     if problem := model.fp8_tp_problem(tp):
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
     sheet = cpu_datasheet(cpu, adjustment) if isinstance(cpu, str) else cpu
+    graphics = gpu_datasheet(gpu) if isinstance(gpu, str) else gpu
     return Profile(
         schema=SCHEMA,
         placer_version=__version__,
@@ -55,7 +56,7 @@ def datasheet_profile(
         model=profiled_model(model),
         tp=tp,
         cpu=datasheet_cpu(model, sheet, method=method, threads=threads),
-        gpu=datasheet_gpu(model, gpu_datasheet(gpu) if isinstance(gpu, str) else gpu, tp),
+        gpu=datasheet_gpu(model, behind(graphics, sheet.pcie_generation), tp),
     )
 
 

@@ -148,6 +148,8 @@ class Profile:
         if self.calibration is None:
             # Left out, so that the hash of a profile stays what it was before profiles could hold one.
             del plain["calibration"]
+        if not self.gpu.rates.layer_token_us:
+            del plain["gpu"]["rates"]["layer_token_us"]
         return plain
 
     @property

@@ -23,7 +23,12 @@ def profile_fault(profile: "Profile") -> str | None:
     if isinstance(profile.cpu, DatasheetCpu) and (fault := profile.cpu.fault):
         return f"field cpu: {fault}"
     rates = profile.gpu.rates
-    latencies = (rates.layer_call_us, rates.transfer_call_us, rates.transfer_token_us)
+    latencies = (
+        rates.layer_call_us,
+        rates.layer_token_us,
+        rates.transfer_call_us,
+        rates.transfer_token_us,
+    )
     usable = (
         min(profile.gpu.usable_bytes, profile.tp) >= 1
         and min(rates.bytes_per_s, rates.bf16_flops) > 0

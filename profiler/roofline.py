@@ -60,4 +60,15 @@ def roofline_rates(gpu: GpuDatasheet, model: ModelSpec, tp: int) -> GpuRates:
         transfer_call_us=TRANSFER_CALL_US,
         transfer_token_us=token_bytes / (gpu.pcie_bytes_per_s * BANDWIDTH_EFFICIENCY) * 1e6,
         provenance=Provenance.DATASHEET,
+        layer_token_us=2 * all_reduce_us(2 * model.hidden_size, gpu, tp),
     )
+
+
+def all_reduce_us(count_bytes: int, gpu: GpuDatasheet, gpus: int) -> float:
+    """Sum of ``count_bytes`` over ``gpus`` beside its latency: a ring sends 2·(n − 1)/n of them from each GPU.
+
+    Over NVLink where the GPU has it, else over PCIe, which takes about twice as long between GPUs that cannot
+    read each other's memory (consumer cards).
+    """
+    link = gpu.nvlink_bytes_per_s or gpu.pcie_bytes_per_s
+    return 2 * (gpus - 1) / gpus * count_bytes / (link * BANDWIDTH_EFFICIENCY) * 1e6

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placer.datasheet import GPU_NAMES, datasheet_of_device, gpu_datasheet
+from placer.datasheet import GPU_NAMES, behind, datasheet_of_device, gpu_datasheet
 from placer.errors import BadInputError
 from placer.units import GIB
 
@@ -82,3 +82,10 @@ def test_an_unknown_gpu_names_those_that_are_known() -> None:
     with pytest.raises(BadInputError, match="voodoo") as caught:
         gpu_datasheet("voodoo-2")
     assert "h200" in caught.value.hint
+
+
+def test_a_slower_slot_sets_the_speed_of_the_link() -> None:
+    fast, slow = gpu_datasheet("h100-sxm"), gpu_datasheet("rtx-4090")
+    assert behind(fast, 4).pcie_bytes_per_s == 31.5e9
+    assert behind(fast, 5) == fast
+    assert behind(slow, 5) == slow

@@ -50,3 +50,23 @@ def test_four_bit_experts_read_less_and_compute_in_bf16(tmp_path: Path) -> None:
     hot = roofline_hot(gpu, model, 1).regimes[0]
     assert hot.floor_us == pytest.approx(3 * 256 * 128 * 0.625 / (0.75 * 1008e9) * 1e6)
     assert hot.tile_us == pytest.approx(6 * 256 * 128 / (0.5 * 165.2e12) * 1e6)
+
+
+def test_sums_over_gpus_take_a_ring_of_the_faster_link(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    nvlink, pcie = gpu_datasheet("h100-sxm"), gpu_datasheet("rtx-4090")
+    # Two sums per layer of 256 values in bf16; each of four GPUs sends 2 · 3/4 of them at 0.75 of the link.
+    sent = 2 * (2 * 3 / 4) * (256 * 2)
+    assert roofline_rates(nvlink, model, 4).layer_token_us == pytest.approx(sent / (0.75 * 450e9) * 1e6)
+    assert roofline_rates(pcie, model, 4).layer_token_us == pytest.approx(sent / (0.75 * 31.5e9) * 1e6)
+    assert roofline_rates(nvlink, model, 1).layer_token_us == 0.0
+
+
+def test_the_base_of_a_step_pays_its_sums_over_gpus_by_token(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    rates = replace(roofline_rates(gpu_datasheet("rtx-4090"), model, 1), layer_token_us=2.0)
+    free = replace(rates, layer_token_us=0.0)
+    step = StepLoad(chunk_tokens=100, chunk_context_tokens=50)
+    paid, unpaid = (step_base_us(model, each, step, tp=1, kv_dtype="bf16") for each in (rates, free))
+    # Four layers, 100 tokens, 2 µs.
+    assert paid - unpaid == pytest.approx(800.0)

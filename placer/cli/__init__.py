@@ -3,6 +3,7 @@
 from placer.cli import (
     bench,
     calibrate,
+    compare,
     demo,
     evaluate,
     explain,

@@ -1,0 +1,163 @@
+"""The comparison: every way of running a model on some numbers of GPUs, and which of them wins."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from placer.datasheet import gpu_datasheet
+from placer.errors import BadInputError
+from placer.model.spec import ModelSpec
+from placer.modes.gpu_only import spread_problem, spreads
+from placer.modes.hardware import ComparedHardware
+from placer.modes.mode import Cache, Mode, ModeRow, Way
+from placer.modes.request import CompareRequest
+from placer.modes.rows import ModeRows
+from placer.modes.rule_of_thumb import RuleOfThumb, rule_of_thumb
+from placer.modes.search import target_excess
+from placer.parallelism import Parallelism
+from placer.profiler.serving.server import Scheduler
+from placer.profiler.trace.importing import check_trace_of
+from placer.profiler.trace.split import split_requests
+from placer.profiler.trace.trace import Trace
+from placer.replays import SPLIT_SHARES
+from placer.untraced import uniform_trace
+
+Progress = Callable[[str, float], None]
+
+RULE_GPU = "h100-sxm"
+"""Whose usable memory stands for the 80 GB that the sizing rule is quoted for."""
+_PLAINEST = (Mode.GPU_ONLY, Mode.HOT_COLD, Mode.STREAMED)
+UNIFORM_NOTE = (
+    "no trace: routing is assumed uniform, the worst case for hot experts and for caches; --trace FILE "
+    "shows what this traffic gives"
+)
+SCHEDULER_NOTE = {
+    Scheduler.SGLANG: "latencies are simulated with SGLang's scheduler in every row; p50 and p95 are over requests",
+    Scheduler.VLLM: "latencies are simulated with vLLM's scheduler in every row; p50 and p95 are over requests",
+}
+DEFERRED_NOTE = (
+    "hot-cold rows defer selections of every token to the next layer, which changes the model's output: judge its "
+    "quality too"
+)
+SPREAD_NOTE = "tp4+ep2 stands for --tp 4 --ep 2: four GPUs in two groups that share out whole experts"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows in order of GPUs and mode, and the sizing rule beside the exact ledger.
+
+    ``rules`` are for an 80 GB GPU and for the GPU that was compared.
+    """
+
+    model: ModelSpec
+    hardware: ComparedHardware
+    request: CompareRequest
+    rows: tuple[ModeRow, ...]
+    rules: dict[str, RuleOfThumb]
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> ModeRow | None:
+        """The winner under the targets, or None where no row keeps them."""
+        return best_of(self.rows, self.request)
+
+    @property
+    def fewest(self) -> ModeRow | None:
+        """The winner on the fewest GPUs on which any row keeps the targets."""
+        winners = (self.best_on(gpus) for gpus in self.request.gpus)
+        return next((winner for winner in winners if winner is not None), None)
+
+    def best_on(self, gpus: int) -> ModeRow | None:
+        """As `best`, among the rows of so many GPUs."""
+        return best_of((row for row in self.rows if row.way.parallel.gpus == gpus), self.request)
+
+    def keeps_targets(self, row: ModeRow) -> bool:
+        """Whether ``row`` fits, keeps up with what arrives, and keeps every target at p95."""
+        return _keeps(row, self.request)
+
+
+def best_of(rows: Iterable[ModeRow], request: CompareRequest) -> ModeRow | None:
+    """The row of most tokens/s that keeps the targets; then fewest GPUs, plainest mode, lowest TPOT; None without."""
+
+    def merit(row: ModeRow) -> tuple[float, int, int, float]:
+        if row.figures is None:
+            raise ValueError("a row that does not fit has no merit")
+        mid = row.figures.mid
+        # Where all experts are on GPUs, or requests arrive by themselves, rows differ by the draws alone.
+        rate = float(f"{mid.output_tokens_per_s:.3g}")
+        return rate, -row.way.parallel.gpus, -_PLAINEST.index(row.way.mode), -mid.tpot_ms.p95
+
+    return max((row for row in rows if _keeps(row, request)), key=merit, default=None)
+
+
+def _keeps(row: ModeRow, request: CompareRequest) -> bool:
+    if row.figures is None or row.figures.mid.falls_behind:
+        return False
+    return target_excess(row.figures.mid, request.workload) <= 1.0
+
+
+def compare(
+    model: ModelSpec,
+    hardware: ComparedHardware,
+    trace: Trace | None,
+    request: CompareRequest,
+    progress: Progress = lambda _text, _share: None,
+) -> Comparison:
+    """Every way of running ``model`` on every number of GPUs of ``request``.
+
+    ``trace`` None assumes uniform routing. With one, placements are solved on some of its requests, and all ways
+    are judged on others.
+
+    Raises
+    ------
+    BadInputError
+        When a request is longer than the model's context, or the trace belongs to another model.
+    """
+    longest = request.workload.longest_request_tokens
+    if longest > model.max_context_tokens:
+        raise BadInputError(
+            f"a request of {longest:,} tokens exceeds the model's context of {model.max_context_tokens:,}",
+            "lower --prompt-tokens or --output-tokens",
+        )
+    if trace is None:
+        judged: Trace = uniform_trace(model, request.seed)
+    else:
+        check_trace_of(trace, model)
+        judged = split_requests(trace, SPLIT_SHARES, seed=request.seed)[-1]
+    made = ModeRows(model, hardware, trace, judged, request)
+    rows, ways = [], list(_ways(model, request))
+    for number, way in enumerate(ways):
+        progress(f"{way.mode.value}, {way.parallel.gpus} GPU(s), {way.spread}", number / len(ways))
+        rows.append(made.row(way))
+    notes = (
+        *((UNIFORM_NOTE,) if trace is None else made.assumptions),
+        SCHEDULER_NOTE[request.scheduler],
+        *((DEFERRED_NOTE,) if request.behaviour.deferred_experts else ()),
+        *((SPREAD_NOTE,) if any(way.parallel.ep > 1 for way in ways) else ()),
+        *dict.fromkeys(note for row in rows for note in row.notes),
+    )
+    return Comparison(model, hardware, request, tuple(rows), _rules(model, hardware, request), notes)
+
+
+def _ways(model: ModelSpec, request: CompareRequest) -> Iterator[Way]:
+    """GPU-only in every possible spread, streamed in the first of them, hot-cold under tp alone."""
+    for gpus in request.gpus:
+        possible = [each for each in spreads(gpus) if spread_problem(model, each) is None]
+        # Where none is possible, rows say why.
+        possible = possible or [Parallelism(gpus)]
+        for parallel in possible:
+            yield Way(Mode.GPU_ONLY, parallel)
+        for cache in Cache:
+            yield Way(Mode.STREAMED, possible[0], cache)
+        # sglang-kt divides hot and cold experts under tp alone.
+        yield Way(Mode.HOT_COLD, Parallelism(gpus))
+
+
+def _rules(model: ModelSpec, hardware: ComparedHardware, request: CompareRequest) -> dict[str, RuleOfThumb]:
+    """The rule for 80 GB GPUs, for which it is quoted, and for the GPU at hand where that has another size."""
+    quoted, own = gpu_datasheet(RULE_GPU), hardware.gpu
+    usable = quoted.usable_bytes
+    on_quoted = replace(request, budget_bytes=usable, device_bytes=usable)
+    rules = {f"{quoted.memory_gb} GB": rule_of_thumb(model, on_quoted, quoted.memory_gb * 10**9)}
+    if own.memory_gb != quoted.memory_gb:
+        rules[f"{own.memory_gb} GB"] = rule_of_thumb(model, request, own.memory_gb * 10**9)
+    return rules

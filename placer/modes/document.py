@@ -1,0 +1,223 @@
+"""The document of `placer compare`: rows, winners and the sizing rule as plain JSON values."""
+
+import math
+from typing import Any
+
+from placer.band import Band
+from placer.modes.comparison import Comparison
+from placer.modes.mode import ModeFigures, ModeRow
+from placer.modes.rule_of_thumb import FACTOR, RuleOfThumb
+from placer.modes.search import target_excess
+from placer.units import figure
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """``comparison`` in the fields of the contract; numbers are finite or null with a reason beside them."""
+    request, hardware = comparison.request, comparison.hardware
+    workload, best = request.workload, comparison.best
+    rows = [_row(comparison, row) for row in comparison.rows]
+    null_reasons = {}
+    if best is None:
+        null_reasons["best"] = verdict(comparison)
+    for name, target in (("tpot_ms", workload.slo_tpot_ms), ("ttft_ms", workload.slo_ttft_ms)):
+        if target is None:
+            null_reasons[f"workload.slo.{name}"] = "no target was given"
+    if request.host_memory_bytes is None:
+        null_reasons["hardware.host_memory_bytes"] = "not known: host ledgers are not held against it"
+    if workload.rate_per_s is None:
+        null_reasons["workload.rate_per_s"] = "no --rate was given"
+    if workload.arrivals_s is None:
+        null_reasons["workload.arrivals"] = "no --arrivals were given"
+    return {
+        "model": comparison.model.name,
+        "verdict": verdict(comparison),
+        "workload": {
+            "prompt_tokens": workload.prompt_tokens,
+            "output_tokens": workload.output_tokens,
+            "concurrency": workload.concurrency,
+            "rate_per_s": workload.rate_per_s,
+            "arrivals": None if workload.arrivals_s is None else len(workload.arrivals_s),
+            "length_variation": workload.length_variation,
+            "prefix_hit": workload.prefix_hit,
+            "kv_tokens": request.kv_tokens,
+            "kv_dtype": request.kv_dtype,
+            "slo": {"tpot_ms": workload.slo_tpot_ms, "ttft_ms": workload.slo_ttft_ms},
+        },
+        "server": {
+            "scheduler": request.scheduler.value,
+            "deferred_experts": request.behaviour.deferred_experts,
+            "skip_idle_cold": request.behaviour.skip_idle_cold,
+        },
+        "hardware": {
+            "gpu": hardware.gpu.name,
+            "budget_bytes_per_gpu": request.budget_bytes,
+            "cpu": hardware.profile.cpu.device,
+            "cpu_method": hardware.profile.cpu.method,
+            "host_memory_bytes": request.host_memory_bytes,
+        },
+        "rows": rows,
+        "best": None if best is None else rows[comparison.rows.index(best)],
+        "best_by_gpus": {str(gpus): _place(comparison, gpus) for gpus in request.gpus},
+        "rule_of_thumb": {name: _rule(rule) for name, rule in comparison.rules.items()},
+        "notes": list(comparison.notes),
+        "null_reasons": null_reasons,
+    }
+
+
+def verdict(comparison: Comparison) -> str:
+    """Which row wins, or what stands in the way, in a sentence or two."""
+    best = comparison.best
+    if best is not None:
+        said = f"best: {name(best)}, {_reached(best)}"
+        fewest = comparison.fewest
+        if fewest is not None and fewest != best:
+            said += f"; on the fewest GPUs: {name(fewest)}, {_reached(fewest)}"
+        return said
+    fitting = [row for row in comparison.rows if row.figures is not None]
+    if not fitting:
+        lines = dict.fromkeys(row.obstacle.line for row in comparison.rows if row.obstacle is not None)
+        return f"nothing fits on {_counts(comparison)} GPU(s): it breaks at {', '.join(lines)}"
+    workload = comparison.request.workload
+    keeping_up = [row for row in fitting if row.figures is not None and not row.figures.mid.falls_behind]
+    if not keeping_up:
+        most = max(fitting, key=lambda row: _figures(row).mid.requests_per_s)
+        return (
+            f"every way falls behind the requests that arrive: {name(most)} serves most, "
+            f"{figure(_figures(most).mid.requests_per_s, 2)} per second"
+        )
+    closest = min(keeping_up, key=lambda row: target_excess(_figures(row).mid, workload))
+    mid = _figures(closest).mid
+    missed = [
+        f"{what} p95 of {figure(reached, 1)} ms where {target:g} is asked ({reached / target:.2f}x)"
+        for what, target, reached in (
+            ("TPOT", workload.slo_tpot_ms, mid.tpot_ms.p95),
+            ("TTFT", workload.slo_ttft_ms, mid.ttft_ms.p95),
+        )
+        if target is not None and reached > target
+    ]
+    return f"no way keeps the targets: the closest is {name(closest)} with {' and '.join(missed)}"
+
+
+def name(row: ModeRow) -> str:
+    """A row in words: its mode, GPUs and spread."""
+    way = row.way
+    cache = {None: "", "none": " without a cache", "lru": " with an LRU cache"}[way.cache]
+    gpus = way.parallel.gpus
+    return f"{way.mode.value}{cache} on {gpus} GPU{'s' if gpus > 1 else ''} ({way.spread})"
+
+
+def _reached(row: ModeRow) -> str:
+    figures = _figures(row)
+    rate, mid = figures.bands.output_tokens_per_s, figures.mid
+    return (
+        f"{figure(rate.mid, 1)} tokens/s ({figure(rate.low, 1)} to {figure(rate.high, 1)}), TPOT p95 "
+        f"{figure(mid.tpot_ms.p95, 1)} ms, TTFT p95 {figure(mid.ttft_ms.p95 / 1e3, 2)} s"
+    )
+
+
+def _figures(row: ModeRow) -> ModeFigures:
+    if row.figures is None:
+        raise ValueError("a row that does not fit has no figures")
+    return row.figures
+
+
+def _counts(comparison: Comparison) -> str:
+    return ", ".join(map(str, comparison.request.gpus))
+
+
+def _place(comparison: Comparison, gpus: int) -> int | None:
+    """Index of the winning row on so many GPUs; None where no row keeps the targets."""
+    best = comparison.best_on(gpus)
+    return None if best is None else comparison.rows.index(best)
+
+
+def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
+    way, settings, figures, obstacle = row.way, row.settings, row.figures, row.obstacle
+    null_reasons: dict[str, str] = {}
+    if way.cache is None:
+        null_reasons["cache"] = "this mode streams nothing"
+    if obstacle is None:
+        null_reasons["binding_line"] = null_reasons["reason"] = "every line fits"
+    if row.hbm is None:
+        null_reasons["hbm.ledger"] = "the model cannot be spread like this"
+    served = _served(figures, way.parallel.gpus, null_reasons)
+    return {
+        "mode": way.mode.value,
+        "cache": None if way.cache is None else way.cache.value,
+        "gpus": way.parallel.gpus,
+        "parallelism": way.spread,
+        "fits": row.fits,
+        "binding_line": None if obstacle is None else obstacle.line,
+        "reason": None if obstacle is None else obstacle.reason,
+        "remedies": [] if obstacle is None else list(obstacle.cures),
+        "meets_targets": comparison.keeps_targets(row),
+        "hot_experts": row.hot_experts,
+        "kv_tokens": 0 if settings is None else settings.kv_tokens,
+        "max_kv_tokens": row.most_kv_tokens,
+        "max_running_requests": 0 if settings is None else settings.max_running_requests,
+        "chunked_prefill_size": 0 if settings is None else settings.chunk_tokens,
+        **served,
+        "hbm": {
+            "budget_bytes_per_gpu": comparison.request.budget_bytes,
+            "ledger": None if row.hbm is None else row.hbm.lines,
+        },
+        "host": {"ledger": dict(row.host), "total_bytes": sum(row.host.values())},
+        "provenance": dict(row.provenance),
+        "null_reasons": null_reasons,
+    }
+
+
+def _served(figures: ModeFigures | None, gpus: int, null_reasons: dict[str, str]) -> dict[str, Any]:
+    """What clients see, null where nothing fits or where a wait never ends."""
+    latencies = ("p50", "p95", "p95_low", "p95_high")
+    if figures is None:
+        for field in (
+            "output_tokens_per_s",
+            "output_tokens_per_s_per_gpu",
+            "requests_per_s",
+            "ttft_ms",
+            "tpot_ms",
+        ):
+            null_reasons[field] = "it does not fit"
+        return {
+            "output_tokens_per_s": dict.fromkeys(("low", "mid", "high")),
+            "output_tokens_per_s_per_gpu": None,
+            "requests_per_s": None,
+            "ttft_ms": dict.fromkeys(latencies),
+            "tpot_ms": dict.fromkeys(latencies),
+        }
+    rate, mid, bands = figures.bands.output_tokens_per_s, figures.mid, figures.bands
+
+    def spread(field: str, p50: Band, p95: Band) -> dict[str, float | None]:
+        values = dict(zip(latencies, (p50.mid, p95.mid, p95.low, p95.high), strict=True))
+        endless = [label for label, value in values.items() if not math.isfinite(value)]
+        for label in endless:
+            null_reasons[f"{field}.{label}"] = "requests arrive faster than they are served: the wait grows"
+        return {label: None if label in endless else value for label, value in values.items()}
+
+    return {
+        "output_tokens_per_s": {"low": rate.low, "mid": rate.mid, "high": rate.high},
+        "output_tokens_per_s_per_gpu": rate.mid / gpus,
+        "requests_per_s": mid.requests_per_s,
+        "ttft_ms": spread("ttft_ms", bands.ttft_ms_p50, bands.ttft_ms_p95),
+        "tpot_ms": spread("tpot_ms", bands.tpot_ms_p50, bands.tpot_ms_p95),
+    }
+
+
+def _rule(rule: RuleOfThumb) -> dict[str, Any]:
+    exact = rule.exact
+    document: dict[str, Any] = {
+        "parameters": rule.parameters,
+        "bytes_per_parameter": rule.parameter_bytes,
+        "factor": FACTOR,
+        "rule_bytes": rule.rule_bytes,
+        "rule_gpus": rule.rule_gpus,
+        "exact_bytes": exact.total_bytes,
+        "exact_gpus": exact.gpus,
+        "exact_parallelism": exact.spread,
+        "null_reasons": {},
+    }
+    if exact.gpus is None:
+        why = "gpu-only serving fits on no number of GPUs that divides the model, up to 64"
+        document["null_reasons"] = dict.fromkeys(("exact_bytes", "exact_gpus", "exact_parallelism"), why)
+    return document

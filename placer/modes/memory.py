@@ -1,0 +1,124 @@
+"""What a way of running a model asks of a GPU's memory, and what stands in its way where that does not fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from placer.demand import MemoryDemand
+from placer.kv_pool import sglang_page_tokens, sglang_pool_tokens
+from placer.level import chunk_grid, running_grid
+from placer.model.config import MAX_TOKENS
+from placer.model.spec import ModelSpec
+from placer.modes.gpu_only import spread_problem, spreads
+from placer.modes.mode import Cache, Mode, Obstacle, Way
+from placer.modes.request import MOST_GPUS, CompareRequest
+from placer.parallelism import Parallelism
+from placer.remedy import largest, remedies
+from placer.units import gib
+
+_FLAGS = {
+    "kv_tokens": "--kv-tokens",
+    "request_tokens": "--prompt-tokens + --output-tokens",
+    "kv_dtype": "--kv-dtype",
+    "budget_bytes": "--hbm-budget",
+}
+
+
+@dataclass(frozen=True)
+class ModeMemory:
+    """The memory side of ``way`` for ``model`` under ``request``."""
+
+    model: ModelSpec
+    way: Way
+    request: CompareRequest
+
+    @property
+    def least_per_layer(self) -> int:
+        """Experts of a layer that GPUs must hold: all, none, or as many as a token takes for an LRU cache."""
+        if self.way.mode is Mode.GPU_ONLY:
+            return self.model.experts
+        return self.model.top_k if self.way.cache is Cache.LRU else 0
+
+    @property
+    def least(self) -> MemoryDemand:
+        """The smallest server: one request at a time and the smallest chunk."""
+        return self._demand(1, chunk_grid(self.request.workload.prompt_tokens, 1)[0])
+
+    def demands(self) -> Iterator[MemoryDemand]:
+        """Every server worth trying that fits: an LRU cache as large as it can be, without one a KV pool that holds
+        the longest requests together where that fits."""
+        workload = self.request.workload
+        for running in running_grid(workload.concurrency):
+            for chunk in chunk_grid(workload.prompt_tokens, running):
+                demand = self._demand(running, chunk)
+                if not demand.fits:
+                    continue
+                yield self._cached(demand) if self.way.cache is Cache.LRU else self._pooled(demand)
+
+    def most_kv_tokens(self) -> int:
+        """The largest KV pool beside the fewest experts, in whole pages; 0 when not even the least server fits."""
+        least = self.least
+        if not least.fits:
+            return 0
+        page = sglang_page_tokens(self.model)
+        most = largest(1, MAX_TOKENS // page, lambda pages: replace(least, min_kv_tokens=pages * page).fits)
+        return 0 if most is None else replace(least, min_kv_tokens=most * page).settings.kv_tokens
+
+    def obstacle(self) -> Obstacle | None:
+        """The line at which even the least server breaks, with single changes that would do; None when it fits."""
+        least = self.least
+        if least.fits:
+            return None
+        ledger = least.ledger()
+        line = ledger.binding_line or "unused"
+        return Obstacle(
+            line,
+            f"{gib(-ledger.unused_bytes)} per GPU short at line {line!r} ({gib(ledger.lines[line])})",
+            (*(each.advice for each in remedies(least, _FLAGS)), *self._more_gpus()),
+        )
+
+    def _more_gpus(self) -> tuple[str, ...]:
+        enough = fewest_gpus(self.model, self.way.mode, self.way.cache, self.request)
+        return () if enough is None else (f"--gpus {enough.way.parallel.gpus} ({enough.way.spread})",)
+
+    def _demand(self, running: int, chunk_tokens: int) -> MemoryDemand:
+        request = self.request
+        return MemoryDemand(
+            model=self.model,
+            parallel=self.way.parallel,
+            budget_bytes=request.budget_bytes,
+            running=running,
+            chunk_tokens=sglang_pool_tokens(chunk_tokens, sglang_page_tokens(self.model)),
+            kv_dtype=request.kv_dtype,
+            min_kv_tokens=request.least_kv_tokens,
+            request_tokens=request.workload.request_tokens,
+            hot_per_layer=self.least_per_layer,
+            device_bytes=request.device_bytes,
+        )
+
+    def _pooled(self, demand: MemoryDemand) -> MemoryDemand:
+        wanted = demand.running * self.request.workload.longest_request_tokens
+        held = demand.settings.kv_tokens
+        tokens = largest(held, wanted, lambda count: replace(demand, min_kv_tokens=count).fits)
+        return demand if tokens is None else replace(demand, min_kv_tokens=tokens)
+
+    def _cached(self, demand: MemoryDemand) -> MemoryDemand:
+        slots = largest(
+            demand.hot_per_layer,
+            self.model.experts,
+            lambda count: replace(demand, hot_per_layer=count).fits,
+        )
+        return demand if slots is None else replace(demand, hot_per_layer=slots)
+
+
+def fewest_gpus(
+    model: ModelSpec, mode: Mode, cache: Cache | None, request: CompareRequest
+) -> ModeMemory | None:
+    """The smallest server on 1, 2, 4... GPUs that fits; None where none up to `MOST_GPUS` does."""
+    gpus = 1
+    while gpus <= MOST_GPUS:
+        for parallel in spreads(gpus) if mode is not Mode.HOT_COLD else (Parallelism(gpus),):
+            memory = ModeMemory(model, Way(mode, parallel, cache), request)
+            if spread_problem(model, parallel) is None and memory.least.fits:
+                return memory
+        gpus *= 2
+    return None

@@ -1,0 +1,101 @@
+"""Ways of running a model: GPU-only, experts streamed from host memory, hot and cold experts apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from placer.band import FigureBands
+from placer.hbm import HbmLedger, ServerSettings
+from placer.parallelism import Parallelism
+from placer.serving import ServingFigures
+
+
+class Mode(StrEnum):
+    """Where routed experts are kept and computed."""
+
+    GPU_ONLY = "gpu-only"
+    """All on GPUs."""
+    STREAMED = "streamed"
+    """In host memory; GPUs compute, and fetch what a step needs over PCIe."""
+    HOT_COLD = "hot-cold"
+    """Hot ones on GPUs, the others computed by the CPU."""
+
+
+class Cache(StrEnum):
+    """What a streamed mode keeps of the experts on its GPUs."""
+
+    NONE = "none"
+    """Nothing: kernels read host memory in place (vLLM's UVA offload)."""
+    LRU = "lru"
+    """So many slots per layer, least recently used first out (SGLang's paged experts)."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of running a model on some GPUs."""
+
+    mode: Mode
+    parallel: Parallelism
+    cache: Cache | None = None
+
+    @property
+    def spread(self) -> str:
+        """The flags of its parallelism in short: tp4, or tp4+ep2 for experts in two groups of two GPUs."""
+        parallel = self.parallel
+        return f"tp{parallel.tp}" + (f"+ep{parallel.ep}" if parallel.ep > 1 else "")
+
+
+@dataclass(frozen=True)
+class ModeFigures:
+    """What clients see, and between what it lies as far as the error of the times is known."""
+
+    mid: ServingFigures
+    bands: FigureBands
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a way does not fit: the line that breaks, one sentence, and single changes that would do."""
+
+    line: str
+    reason: str
+    cures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModeRow:
+    """A way of running the model, what it takes, and what it delivers.
+
+    Attributes
+    ----------
+    obstacle
+        Why it does not fit; None where it does.
+    settings, figures
+        At which it is best under the workload; None where nothing fits.
+    hot_experts
+        Experts that GPUs hold, over all layers.
+    most_kv_tokens
+        KV tokens that fit beside the fewest experts that the mode can run with.
+    hbm
+        The ledger of one GPU at these settings, or the smallest that breaks.
+    host
+        Host bytes by purpose.
+    provenance
+        Origin of each kind of time.
+    """
+
+    way: Way
+    obstacle: Obstacle | None
+    settings: ServerSettings | None
+    hot_experts: int
+    most_kv_tokens: int
+    figures: ModeFigures | None
+    hbm: HbmLedger | None
+    host: Mapping[str, int] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether HBM and host memory hold it."""
+        return self.obstacle is None

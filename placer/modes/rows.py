@@ -1,0 +1,182 @@
+"""Rows of a comparison: what each way of running the model takes and delivers, on the same replayed steps."""
+
+from collections.abc import Mapping
+
+from placer.hbm import hbm_ledger
+from placer.host import host_ledger
+from placer.model.spec import ModelSpec
+from placer.modes.gpu_only import GpuLayers, spread_problem
+from placer.modes.hardware import ComparedHardware
+from placer.modes.hot_cold import solve_compared
+from placer.modes.memory import ModeMemory
+from placer.modes.mode import Cache, Mode, ModeFigures, ModeRow, Obstacle, Way
+from placer.modes.request import CompareRequest
+from placer.modes.search import banded, search
+from placer.modes.step_times import LayersOf, ModeTimes
+from placer.modes.steps import ComparedSteps
+from placer.modes.streamed import ONE_GPU_NOTE, ORIGIN, HitShares, StreamedLayers, expert_fetch_us, host_bytes
+from placer.parallelism import Parallelism
+from placer.profiler.trace.trace import Trace
+from placer.units import gib
+
+
+class ModeRows:
+    """Makes rows for ``model`` on ``hardware``; placements are solved on ``trace``, and all judged on ``judged``.
+
+    ``trace`` None stands for uniform routing, which ``judged`` then holds.
+    """
+
+    def __init__(
+        self,
+        model: ModelSpec,
+        hardware: ComparedHardware,
+        trace: Trace | None,
+        judged: Trace,
+        request: CompareRequest,
+    ) -> None:
+        self._model = model
+        self._hardware = hardware
+        self._trace = trace
+        self._request = request
+        self._steps = ComparedSteps(judged, request.seed)
+        self._hits = HitShares(model, None if trace is None else judged, request.seed)
+        self._computed: dict[Parallelism, GpuLayers] = {}
+
+    def row(self, way: Way) -> ModeRow:
+        """One way of running the model."""
+        if problem := spread_problem(self._model, way.parallel):
+            return _refused(way, Obstacle("parallelism", problem))
+        memory = ModeMemory(self._model, way, self._request)
+        if obstacle := memory.obstacle():
+            return _refused(way, obstacle, memory)
+        return self._hot_cold(way, memory) if way.mode is Mode.HOT_COLD else self._on_gpus(way, memory)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the replayed steps assume."""
+        return self._steps.notes()
+
+    def _on_gpus(self, way: Way, memory: ModeMemory) -> ModeRow:
+        request, gpu = self._request, self._hardware.gpu
+        host = {} if way.cache is None else host_bytes(self._model, way.cache, way.parallel)
+        if obstacle := self._host_obstacle(host):
+            return _refused(way, obstacle, memory, host)
+        computed = self._gpu_layers(way.parallel)
+        fetch_bytes_per_s = self._hardware.fetch_bytes_per_s(way.parallel.gpus)
+
+        def times_of(slots: int) -> ModeTimes:
+            if way.cache is None:
+                return self._times(computed, way.parallel)
+            fetched = StreamedLayers(
+                computed,
+                self._steps,
+                self._hits,
+                fetch_us=expert_fetch_us(self._model, fetch_bytes_per_s, way.parallel),
+                slots=slots,
+                groups=way.parallel.ep,
+            )
+            return self._times(fetched, way.parallel)
+
+        candidate, mid = search(memory.demands(), times_of, request)
+        profile = self._hardware.at(way.parallel)
+        origin = {"hot": profile.gpu.provenance_text, "base": profile.gpu.base_provenance_text}
+        if way.cache is not None:
+            origin["transfer"] = (
+                f"PCIe of the datasheet of {gpu.name}, no faster than host memory; {ORIGIN[way.cache]}"
+            )
+        several = way.cache is Cache.LRU and way.parallel.gpus > 1
+        return ModeRow(
+            way=way,
+            obstacle=None,
+            settings=candidate.settings,
+            hot_experts=candidate.demand.hot_experts,
+            most_kv_tokens=memory.most_kv_tokens(),
+            figures=banded(candidate, mid, profile.uncertainty, request),
+            hbm=candidate.demand.ledger(),
+            host=host,
+            provenance=origin,
+            notes=(ONE_GPU_NOTE,) if several else (),
+        )
+
+    def _hot_cold(self, way: Way, memory: ModeMemory) -> ModeRow:
+        model, request, tp = self._model, self._request, way.parallel.tp
+        profile = self._hardware.at(way.parallel)
+        if self._hardware.cold_problem is not None:
+            why, cure = self._hardware.cold_problem
+            return _refused(way, Obstacle("cpu_kernel", why, (cure,)), memory)
+        cost, cpu = profile.cost_model(), profile.cpu
+        least = host_ledger(
+            model, cpu_method=cpu.method, chunk_tokens=memory.least.chunk_tokens, numa_nodes=cpu.numa_nodes
+        )
+        if obstacle := self._host_obstacle(least.lines):
+            return _refused(way, obstacle, memory, least.lines)
+        solved = solve_compared(model, self._trace, cost, request, tp)
+        settings, hot_experts = solved.level.settings, int(solved.hot.sum())
+        found = solved.prediction
+        if found.serving is None or found.bands is None:
+            raise ValueError("a solved placement is predicted with its bands")
+        host = host_ledger(
+            model, cpu_method=cpu.method, chunk_tokens=settings.chunk_tokens, numa_nodes=cpu.numa_nodes
+        )
+        return ModeRow(
+            way=way,
+            obstacle=None,
+            settings=settings,
+            hot_experts=hot_experts,
+            most_kv_tokens=memory.most_kv_tokens(),
+            figures=ModeFigures(found.serving, found.bands),
+            hbm=hbm_ledger(
+                model,
+                parallel=way.parallel,
+                budget_bytes=request.budget_bytes,
+                settings=settings,
+                hot_experts=hot_experts,
+            ),
+            host=host.lines,
+            provenance={
+                "cold": profile.cpu.provenance_text,
+                "hot": profile.gpu.provenance_text,
+                "base": profile.gpu.base_provenance_text,
+            },
+        )
+
+    def _gpu_layers(self, parallel: Parallelism) -> GpuLayers:
+        if parallel not in self._computed:
+            hot = self._hardware.at(parallel).cost_model().hot
+            self._computed[parallel] = GpuLayers(hot, self._steps, parallel.ep)
+        return self._computed[parallel]
+
+    def _times(self, layers_of: LayersOf, parallel: Parallelism) -> ModeTimes:
+        return ModeTimes(
+            self._model,
+            self._hardware.at(parallel).cost_model(),
+            layers_of,
+            self._request.workload,
+            parallel.tp,
+        )
+
+    def _host_obstacle(self, lines: Mapping[str, int]) -> Obstacle | None:
+        memory, needed = self._request.host_memory_bytes, sum(lines.values())
+        if memory is None or needed <= memory:
+            return None
+        line = max(lines, key=lambda name: lines[name])
+        return Obstacle(
+            f"host {line}",
+            f"host memory of {gib(memory)} is {gib(needed - memory)} short at line {line!r} ({gib(lines[line])})",
+            (f"a server with {gib(needed)} of memory",),
+        )
+
+
+def _refused(
+    way: Way, obstacle: Obstacle, memory: ModeMemory | None = None, host: Mapping[str, int] | None = None
+) -> ModeRow:
+    return ModeRow(
+        way=way,
+        obstacle=obstacle,
+        settings=None,
+        hot_experts=0,
+        most_kv_tokens=0 if memory is None else memory.most_kv_tokens(),
+        figures=None,
+        hbm=None if memory is None else memory.least.ledger(),
+        host=host or {},
+    )

@@ -1,0 +1,314 @@
+"""Ways of running a model beside each other: orders that must hold, who wins, and the document."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from profiles import profile
+from small_traces import token_trace
+from test_model import QWEN3_CODER_480B
+from tiny_model import line, tiny_cost, tiny_model
+
+from placer.cpu_datasheet import cpu_datasheet
+from placer.datasheet import gpu_datasheet
+from placer.errors import BadInputError
+from placer.kernels.expert_shape import ExpertShape
+from placer.model.spec import ModelSpec, read_model
+from placer.modes.comparison import Comparison, best_of, compare
+from placer.modes.document import comparison_document
+from placer.modes.hardware import ComparedHardware, datasheet_hardware, profiled_hardware
+from placer.modes.memory import ModeMemory
+from placer.modes.mode import Cache, Mode, ModeRow, Way
+from placer.modes.request import CompareRequest
+from placer.parallelism import Parallelism
+from placer.workload import Workload
+
+GIB = 2**30
+WORKLOAD = Workload(64, 32, 4)
+WIDE = ExpertShape(hidden_size=256, expert_intermediate_size=512, experts=8, top_k=2)
+RESERVED = int(3.1 * GIB) + 64 * 2**20
+"""What the ledger of one GPU sets aside, and a little for the tiny model's weights and KV."""
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    """The tiny model with experts and heads that four GPUs can cut."""
+    folder = tmp_path_factory.mktemp("wide")
+    return tiny_model(folder, moe_intermediate_size=512, num_key_value_heads=4)
+
+
+@pytest.fixture(scope="module")
+def hardware(wide: ModelSpec) -> ComparedHardware:
+    return profiled_hardware(wide, profile(WIDE), None)
+
+
+def asked(gpus: tuple[int, ...] = (1,), budget_bytes: int = 8 * GIB, **changes: Any) -> CompareRequest:
+    return CompareRequest(
+        **{
+            "workload": WORKLOAD,
+            "gpus": gpus,
+            "budget_bytes": budget_bytes,
+            "device_bytes": budget_bytes,
+            **changes,
+        }
+    )
+
+
+def row_of(comparison: Comparison, mode: Mode, cache: Cache | None = None, gpus: int = 1) -> ModeRow:
+    return next(
+        row
+        for row in comparison.rows
+        if (row.way.mode, row.way.cache, row.way.parallel.gpus) == (mode, cache, gpus)
+    )
+
+
+def tokens_per_s(row: ModeRow) -> float:
+    assert row.figures is not None
+    return row.figures.bands.output_tokens_per_s.mid
+
+
+@pytest.fixture(scope="module")
+def roomy(wide: ModelSpec, hardware: ComparedHardware) -> Comparison:
+    """Everything fits everywhere."""
+    return compare(wide, hardware, None, asked((1, 2, 4)))
+
+
+def test_every_number_of_gpus_has_every_mode(roomy: Comparison) -> None:
+    found = [(row.way.parallel.gpus, row.way.mode.value, row.way.spread) for row in roomy.rows]
+    assert found[:4] == [
+        (1, "gpu-only", "tp1"), (1, "streamed", "tp1"), (1, "streamed", "tp1"), (1, "hot-cold", "tp1"),
+    ]  # fmt: skip
+    assert [spread for gpus, mode, spread in found if (gpus, mode) == (4, "gpu-only")] == [
+        "tp4",
+        "tp4+ep2",
+        "tp4+ep4",
+    ]
+
+
+def test_a_cache_of_all_experts_serves_like_gpus_alone(roomy: Comparison) -> None:
+    cached, alone = row_of(roomy, Mode.STREAMED, Cache.LRU), row_of(roomy, Mode.GPU_ONLY)
+    assert cached.hot_experts == alone.hot_experts == 4 * 8
+    assert cached.figures == alone.figures
+
+
+def test_no_cache_is_never_faster_than_one(roomy: Comparison) -> None:
+    for gpus in (1, 2, 4):
+        bare, cached = (row_of(roomy, Mode.STREAMED, cache, gpus) for cache in (Cache.NONE, Cache.LRU))
+        assert tokens_per_s(bare) <= tokens_per_s(cached)
+
+
+def test_all_hot_is_gpus_alone_but_for_the_cold_path_of_every_layer(wide: ModelSpec) -> None:
+    made = profile(WIDE)
+    # A CPU on which no expert is worth its time: 5 µs per call, a millisecond per expert.
+    slow = replace(made, cpu=replace(made.cpu, cost=tiny_cost(cold=line(5.0, 1000.0, 10.0)).cold))
+    comparison = compare(wide, profiled_hardware(wide, slow, None), None, asked())
+    split, alone = row_of(comparison, Mode.HOT_COLD), row_of(comparison, Mode.GPU_ONLY)
+    assert split.hot_experts == 32
+    assert split.figures is not None
+    assert alone.figures is not None
+    slower_ms = split.figures.mid.tpot_ms.p50 - alone.figures.mid.tpot_ms.p50
+    # The CPU is called and copies are made in each of four layers: 5 + 30 + 0.1 µs per token, and no more.
+    assert 0 <= slower_ms <= 4 * (5 + 30 + 0.1 * 4) / 1e3 * 1.01
+
+
+def test_a_band_surrounds_its_middle(roomy: Comparison) -> None:
+    for row in roomy.rows:
+        assert row.figures is not None
+        rate = row.figures.bands.output_tokens_per_s
+        assert rate.low < rate.mid < rate.high
+
+
+@pytest.mark.parametrize(
+    ("mode", "cache"), [(Mode.GPU_ONLY, None), (Mode.STREAMED, Cache.LRU), (Mode.HOT_COLD, None)]
+)
+def test_more_gpus_never_hold_less(tmp_path: Path, mode: Mode, cache: Cache | None) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_CODER_480B))
+    model, usable = read_model(tmp_path), gpu_datasheet("h200").usable_bytes
+    held = [
+        ModeMemory(model, Way(mode, Parallelism(gpus), cache), asked(budget_bytes=usable)).most_kv_tokens()
+        for gpus in (1, 2, 4)
+    ]
+    assert held == sorted(held)
+    # Four times 109 GiB of experts fit four GPUs and not two; the other modes run on one.
+    assert [count > 0 for count in held] == [mode is not Mode.GPU_ONLY, mode is not Mode.GPU_ONLY, True]
+
+
+def test_the_most_kv_tokens_fit_and_one_more_does_not(wide: ModelSpec) -> None:
+    request = asked(budget_bytes=RESERVED + GIB)
+    memory = ModeMemory(wide, Way(Mode.GPU_ONLY, Parallelism(1)), request)
+    most = memory.most_kv_tokens()
+    assert replace(memory.least, min_kv_tokens=most).fits
+    assert not replace(memory.least, min_kv_tokens=most + 1).fits
+
+
+def test_what_does_not_fit_names_its_line_and_what_would(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    # 1.5 million tokens of 4,096 bytes are 5.7 GiB; half of that fits, in FP8 or on two GPUs.
+    comparison = compare(wide, hardware, None, asked(budget_bytes=RESERVED + 4 * GIB, kv_tokens=1_500_000))
+    row = row_of(comparison, Mode.GPU_ONLY)
+    assert row.obstacle is not None
+    assert row.obstacle.line == "kv_pool"
+    assert any(cure.startswith("--kv-tokens of at most") for cure in row.obstacle.cures)
+    assert "--kv-dtype fp8" in row.obstacle.cures
+    assert any(cure.startswith("--gpus ") for cure in row.obstacle.cures)
+    assert comparison.best is None
+
+
+def test_host_memory_stops_the_modes_that_need_it(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    comparison = compare(wide, hardware, None, asked(host_memory_bytes=2**20))
+    assert row_of(comparison, Mode.GPU_ONLY).fits
+    for mode, cache in ((Mode.STREAMED, Cache.NONE), (Mode.STREAMED, Cache.LRU), (Mode.HOT_COLD, None)):
+        obstacle = row_of(comparison, mode, cache).obstacle
+        assert obstacle is not None
+        assert obstacle.line in ("host experts", "host scratch")
+
+
+def test_most_tokens_win_without_targets_and_ties_go_to_fewer_gpus(roomy: Comparison) -> None:
+    best = roomy.best
+    assert best is not None
+    most = max(tokens_per_s(row) for row in roomy.rows)
+    assert tokens_per_s(best) == pytest.approx(most, rel=0.005)
+    assert roomy.best_on(1) == max(
+        (row for row in roomy.rows if row.way.parallel.gpus == 1), key=tokens_per_s
+    )
+
+
+def test_targets_choose_fewer_running_requests(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    free = compare(wide, hardware, None, asked())
+    cold = row_of(free, Mode.STREAMED, Cache.NONE)
+    assert cold.settings is not None
+    assert cold.figures is not None
+    assert cold.settings.max_running_requests == 4
+    target = 0.9 * cold.figures.mid.tpot_ms.p95
+    kept = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, slo_tpot_ms=target)))
+    row = row_of(kept, Mode.STREAMED, Cache.NONE)
+    assert row.settings is not None
+    assert row.figures is not None
+    assert row.settings.max_running_requests < 4
+    assert row.figures.mid.tpot_ms.p95 <= target
+
+
+def test_targets_that_nothing_keeps_say_by_how_much(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    workload = replace(WORKLOAD, slo_tpot_ms=0.001)
+    document = comparison_document(compare(wide, hardware, None, asked(workload=workload)))
+    assert document["best"] is None
+    assert document["verdict"].startswith("no way keeps the targets: the closest is ")
+    assert "where 0.001 is asked (" in document["verdict"]
+    assert not any(row["meets_targets"] for row in document["rows"])
+
+
+def test_a_trace_judges_every_way_on_requests_that_were_not_solved_on(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    # Every token of every request needs experts 6 and 7: two slots per layer never miss once they hold them.
+    trace = token_trace([[[6, 7]] * 4] * 400, experts=8, request=[number // 20 for number in range(400)])
+    expert = 3 * 256 * 512 + 3 * 8 * 4
+    tight = RESERVED - 64 * 2**20 + 6 * 2**20 + 8 * expert
+    traced = compare(wide, hardware, trace, asked(budget_bytes=tight))
+    uniform = compare(wide, hardware, None, asked(budget_bytes=tight))
+    for mode, cache in ((Mode.STREAMED, Cache.LRU), (Mode.HOT_COLD, None)):
+        known, unknown = row_of(traced, mode, cache), row_of(uniform, mode, cache)
+        assert 0 < known.hot_experts < 32
+        assert tokens_per_s(known) > tokens_per_s(unknown)
+
+
+def test_the_document_keeps_the_contract(roomy: Comparison) -> None:
+    document = json.loads(json.dumps(comparison_document(roomy), allow_nan=False))
+    for row in document["rows"]:
+        assert row["mode"] in ("gpu-only", "streamed", "hot-cold")
+        assert set(row) >= {
+            "gpus", "parallelism", "fits", "binding_line", "hot_experts", "kv_tokens", "provenance",
+        }  # fmt: skip
+        assert set(row["output_tokens_per_s"]) == {"low", "mid", "high"}
+        assert {"p50", "p95"} <= set(row["ttft_ms"]) & set(row["tpot_ms"])
+        ledger = row["hbm"]["ledger"]
+        assert sum(ledger.values()) == row["hbm"]["budget_bytes_per_gpu"]
+        assert row["host"]["total_bytes"] == sum(row["host"]["ledger"].values())
+        assert row["output_tokens_per_s_per_gpu"] * row["gpus"] == pytest.approx(
+            row["output_tokens_per_s"]["mid"]
+        )
+        assert (row["binding_line"] is None) == ("binding_line" in row["null_reasons"])
+    assert document["best"] in document["rows"]
+    assert document["rule_of_thumb"]["80 GB"]["rule_gpus"] == 1
+
+
+def test_another_gpu_replaces_the_profiles(wide: ModelSpec) -> None:
+    other = profiled_hardware(wide, profile(WIDE), "h100-sxm")
+    assert other.at(Parallelism(1)).gpu.name == "h100-sxm"
+    assert other.usable_bytes > 79 * GIB
+
+
+def test_measured_times_hold_at_the_profiled_size_and_the_datasheet_elsewhere(wide: ModelSpec) -> None:
+    own = profiled_hardware(wide, profile(WIDE), None)
+    assert own.at(Parallelism(1)) is own.profile
+    assert own.at(Parallelism(2)).gpu.hot != own.profile.gpu.hot
+    assert own.at(Parallelism(2)).cpu is own.profile.cpu
+
+
+@pytest.mark.parametrize("gpus", [(), (0,), (65,)])
+def test_numbers_of_gpus_are_checked(gpus: tuple[int, ...]) -> None:
+    with pytest.raises(BadInputError, match="--gpus is"):
+        asked(gpus)
+
+
+def test_a_request_longer_than_the_context_is_refused(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    with pytest.raises(BadInputError, match=r"exceeds the model's context of 4,096"):
+        compare(wide, hardware, None, asked(workload=Workload(4096, 32, 1)))
+
+
+def test_fetches_are_no_faster_than_host_memory(wide: ModelSpec) -> None:
+    # Eight channels of DDR5-4800 in one socket: 307.2 GB/s, three quarters of it shared by all GPUs.
+    own = datasheet_hardware(wide, cpu_datasheet("xeon-8480+"), "h100-sxm", "torch")
+    link, memory = 0.75 * 63e9, 0.75 * 307.2e9
+    assert own.fetch_bytes_per_s(1) == pytest.approx(link)
+    assert own.fetch_bytes_per_s(8) == pytest.approx(memory / 8)
+
+
+def test_varying_lengths_find_room_in_the_memory_that_gpus_alone_leave(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    workload = replace(WORKLOAD, length_variation=1.0)
+    row = row_of(compare(wide, hardware, None, asked(workload=workload)), Mode.GPU_ONLY)
+    assert row.settings is not None
+    assert row.settings.kv_tokens == 4 * workload.longest_request_tokens
+
+
+def test_requests_that_arrive_too_fast_leave_nulls_with_a_reason(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    workload = replace(WORKLOAD, rate_per_s=1e5)
+    document = comparison_document(compare(wide, hardware, None, asked(workload=workload)))
+    assert document["best"] is None
+    assert document["verdict"].startswith("every way falls behind the requests that arrive")
+    row = document["rows"][0]
+    assert row["ttft_ms"]["p95"] is None
+    assert "the wait grows" in row["null_reasons"]["ttft_ms.p95"]
+    assert row["tpot_ms"]["p95"] > 0
+
+
+def test_what_arrives_is_what_is_served_where_the_server_keeps_up(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    workload = replace(WORKLOAD, rate_per_s=2.0)
+    comparison = compare(wide, hardware, None, asked((1, 2), workload=workload))
+    # Two requests of 32 tokens per second, whatever serves them: the fewest GPUs win.
+    assert comparison.best is not None
+    assert tokens_per_s(comparison.best) == pytest.approx(64.0)
+    assert comparison.best.way.parallel.gpus == 1
+
+
+def test_a_model_that_the_cpus_kernel_refuses_is_still_served_by_gpus(wide: ModelSpec) -> None:
+    odd = replace(wide, expert_intermediate_size=576)
+    own = datasheet_hardware(odd, cpu_datasheet("xeon-8480+"), "h100-sxm", None)
+    comparison = compare(odd, own, None, asked())
+    assert row_of(comparison, Mode.GPU_ONLY).fits
+    obstacle = row_of(comparison, Mode.HOT_COLD).obstacle
+    assert obstacle is not None
+    assert obstacle.line == "cpu_kernel"
+    assert "is not a multiple of 128" in obstacle.reason
+
+
+def test_of_equals_the_plainest_wins(roomy: Comparison) -> None:
+    alone, cached = row_of(roomy, Mode.GPU_ONLY), row_of(roomy, Mode.STREAMED, Cache.LRU)
+    assert best_of([cached, alone], roomy.request) == alone
