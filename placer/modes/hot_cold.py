@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
-from placer.errors import InfeasibleError
 from placer.model.spec import ModelSpec
 from placer.modes.request import CompareRequest
+from placer.modes.search import target_excess
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Trace
 from placer.solve import solve
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
-from placer.targets import has_targets
 from placer.untraced import solve_untraced
 
 GAP = 0.02
@@ -22,34 +21,48 @@ SECONDS = 5.0
 def solve_compared(
     model: ModelSpec, trace: Trace | None, cost: CostModel, request: CompareRequest, tp: int
 ) -> Solved:
-    """The best placement over ``tp`` GPUs; where none keeps the targets, the best without them.
+    """The best placement over ``tp`` GPUs; where it misses the targets, one of fewer running requests that keeps them.
+
+    Fewer are tried in quarters, and not at all where a step of a single request takes longer than is asked. When none
+    keeps them, the one that misses by the smallest factor.
 
     Raises
     ------
     InfeasibleError
         When no server fits.
     """
+    workload = replace(request.workload, slo_tpot_ms=None, slo_ttft_ms=None)
     asked = SolveRequest(
-        workload=request.workload,
+        workload=workload,
         budget_bytes=request.budget_bytes,
         tp=tp,
         min_kv_tokens=request.least_kv_tokens,
         kv_dtypes=(request.kv_dtype,),
         gap=GAP,
-        # Without a trace nothing is searched but what would meet missed targets, which the other rows answer here.
-        time_limit_s=SECONDS if trace is not None else 0.01,
+        time_limit_s=SECONDS,
         seed=request.seed,
         device_bytes=request.device_bytes,
         scheduler=request.scheduler,
         behaviour=request.behaviour,
     )
-    try:
-        return _solved(model, trace, cost, asked)
-    except InfeasibleError:
-        if not has_targets(request.workload):
-            raise
-    free = replace(request.workload, slo_tpot_ms=None, slo_ttft_ms=None)
-    return _solved(model, trace, cost, replace(asked, workload=free))
+    found = [_solved(model, trace, cost, asked)]
+    running = found[0].level.settings.max_running_requests
+    if _excess(found[0], request) > 1.0 and running > 1:
+        found.append(_solved(model, trace, cost, replace(asked, max_running=1)))
+        target = request.workload.slo_tpot_ms
+        within = target is None or found[1].prediction.decode_step_ms <= target
+        while within and (running := running // 4) > 1:
+            found.append(_solved(model, trace, cost, replace(asked, max_running=running)))
+    # Found in order of throughput, but for the single request.
+    ordered = sorted(found, key=lambda solved: -solved.prediction.output_tokens_per_s)
+    kept = (solved for solved in ordered if _excess(solved, request) <= 1.0)
+    return next(kept, min(ordered, key=lambda solved: _excess(solved, request)))
+
+
+def _excess(solved: Solved, request: CompareRequest) -> float:
+    if solved.prediction.serving is None:
+        raise ValueError("a solved placement is simulated")
+    return target_excess(solved.prediction.serving, request.workload)
 
 
 def _solved(model: ModelSpec, trace: Trace | None, cost: CostModel, request: SolveRequest) -> Solved:

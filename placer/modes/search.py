@@ -52,8 +52,9 @@ def search(
     ordered = [candidate for _, _, candidate in sorted(timed, key=lambda entry: entry[:2])]
     possible = [candidate for candidate in ordered if _least_excess(candidate, request.workload) <= _SLACK]
     if not possible:
-        # No simulation is needed to see that a bare step or prompt takes too long.
-        possible = [min(ordered, key=lambda candidate: _least_excess(candidate, request.workload))]
+        # A bare step or prompt takes too long everywhere: the fastest, and the one whose step and prompt miss least.
+        least = min(ordered, key=lambda candidate: _least_excess(candidate, request.workload))
+        possible = [ordered[0], least]
     found: list[tuple[float, int, Candidate, ServingFigures]] = []
     for candidate in possible[:_PLAYED]:
         figures = play(candidate.times, candidate.settings, request)
