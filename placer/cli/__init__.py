@@ -11,6 +11,7 @@ from placer.cli import (
     inspect,
     preflight,
     profile,
+    report,
     solve,
     trace,
     verify,
