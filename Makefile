@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes tiny-moe gpu-campaign lint types imports check clean
+.PHONY: demo test test-runtimes browser tiny-moe gpu-campaign lint types imports check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -54,6 +54,12 @@ imports: $(VENV)/.dev
 	cd $(INSTALLED) && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
 check: lint types imports test
+
+# What report.html is opened in; the tests that need it skip where there is none.
+browser:
+	command -v chromedriver > /dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install \
+		--yes -qq --no-install-recommends chromium chromium-driver > /dev/null; } \
+		|| echo "Chromium could not be installed here: the page will not be opened by a test"
 
 clean:
 	rm -rf $(VENV) $(RUNTIMES) build demo-output

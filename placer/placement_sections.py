@@ -120,6 +120,12 @@ class SolverSection(Section):
     objective_reached: float | None = Field(default=None, ge=0)
     objective_unit: str | None = None
 
+    @property
+    def per_token(self) -> str:
+        """What the microseconds of the objective, the bound and the sensitivity are counted by."""
+        latency = self.objective_name == "latency"
+        return "per output token of a request" if latency else "per output token"
+
 
 class KtSection(Section):
     """Threads of kt-kernel's CPU pool and its subpools (one per NUMA node), as profiled."""

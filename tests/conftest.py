@@ -3,10 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from placer.cli import main
+
+if TYPE_CHECKING:
+    from reported import ReportedJob
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -44,3 +48,11 @@ def machine(tmp_path: Path) -> Path:
     from kt_export import make_machine
 
     return make_machine(tmp_path / "machine")
+
+
+@pytest.fixture(scope="session")
+def job_reported(tmp_path_factory: pytest.TempPathFactory) -> "ReportedJob":
+    """A solved job on the tiny model, for reports."""
+    from reported import reported_job
+
+    return reported_job(tmp_path_factory.mktemp("reported"))

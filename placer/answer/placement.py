@@ -13,7 +13,7 @@ from placer.answer.serving import serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
 from placer.placement import PlacementDocument
-from placer.placement_sections import FrontierSection, KvSection, SensitivitySection, SolverSection
+from placer.placement_sections import FrontierSection, KvSection, SensitivitySection
 from placer.units import figure, gib, signed_percent
 
 _SPARKLINE_WIDTH = 62
@@ -24,10 +24,10 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     document = all_visible(document)
     predicted, kv = document.predicted, document.kv
     parts: list[RenderableType] = [
-        Text(_verdict_sentence(document), style="bold"),
+        Text(verdict_sentence(document), style="bold"),
         Text(f"  {document.heldout.verdict}"),
         *serving_lines(document),
-        *_objective_lines(document),
+        *objective_lines(document),
         Text(""),
         _ledger_table(document),
         Text(""),
@@ -42,7 +42,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts += what_if_parts(document)
     parts.append(_solver_line(document))
     if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
-        parts.append(_worth_line(document.sensitivity, _per_token(document.solver)))
+        parts.append(_worth_line(document.sensitivity, document.solver.per_token))
     if document.dynamic is not None and document.dynamic.matters:
         parts.append(Text(document.dynamic.verdict))
         parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
@@ -86,7 +86,8 @@ def _pool_flags(kv: KvSection) -> list[str]:
     return [f"--{name} {value}" for name, value in flags.items() if value is not None]
 
 
-def _verdict_sentence(document: PlacementDocument) -> str:
+def verdict_sentence(document: PlacementDocument) -> str:
+    """The whole answer in one sentence: what, how fast, and how much faster than the runtime's default."""
     predicted, kv = document.predicted, document.kv
     total = len(document.model.layers) * document.model.experts
     sentence = (
@@ -95,7 +96,7 @@ def _verdict_sentence(document: PlacementDocument) -> str:
         f"{figure(predicted.output_tokens_per_s, 1)} tokens/s, decode step {figure(predicted.decode_step_ms, 2)} ms"
     )
     uniform = document.baselines.get("uniform")
-    if uniform is None:
+    if uniform is None or not uniform.output_tokens_per_s:
         return sentence + " (predicted)"
     if predicted.open_loop is not None:
         return sentence + " (predicted; an open loop yields what arrives, at most)"
@@ -103,7 +104,7 @@ def _verdict_sentence(document: PlacementDocument) -> str:
     return sentence + f" (predicted; {times:.2f}x the runtime's default placement)"
 
 
-def _objective_lines(document: PlacementDocument) -> list[Text]:
+def objective_lines(document: PlacementDocument) -> list[Text]:
     """What an objective other than throughput reached."""
     solver = document.solver
     if solver.objective_name in {None, "throughput"} or solver.objective_reached is None:
@@ -215,14 +216,9 @@ def _solver_line(document: PlacementDocument) -> Text:
     over = " over the settings that meet the targets" if targeted else ""
     return Text(
         f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven{over} on the part that a "
-        f"plan can change; objective {solver.objective_us:,.1f} µs {_per_token(solver)}, bound {solver.bound_us:,.1f}; "
+        f"plan can change; objective {solver.objective_us:,.1f} µs {solver.per_token}, bound {solver.bound_us:,.1f}; "
         f"{solver.seconds:.1f} s"
     )
-
-
-def _per_token(solver: SolverSection) -> str:
-    latency = solver.objective_name == "latency"
-    return "per output token of a request" if latency else "per output token"
 
 
 def _origin_lines(provenance: dict[str, str]) -> Text:

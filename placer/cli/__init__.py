@@ -12,6 +12,7 @@ from placer.cli import (
     inspect,
     preflight,
     profile,
+    report,
     solve,
     trace,
     verify,

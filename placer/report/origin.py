@@ -1,0 +1,201 @@
+"""Every number of a placement with where it comes from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from placer.placement import PlacementDocument
+from placer.predicted_sections import Figures
+from placer.profiler.profile import Profile
+from placer.units import figure, gib
+
+SIZES = "computed from the model's shapes and formats and the server's settings"
+DECIDED = "decided by placer solve"
+GIVEN = "given to placer solve"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A number as it is shown, and where it comes from."""
+
+    what: str
+    value: str
+    origin: str
+
+
+def origins(document: PlacementDocument, profile: Profile | None) -> tuple[Origin, ...]:
+    """Numbers of ``document`` and, where given, of the ``profile`` behind it."""
+    return (
+        *_given(document),
+        *_decided(document),
+        *_predicted(document),
+        *_baselines(document),
+        *_heldout(document),
+        *_solved(document),
+        *_sizes(document),
+        *_hardware(document),
+        *(() if profile is None else _profiled(profile)),
+    )
+
+
+def _given(document: PlacementDocument) -> Iterator[Origin]:
+    work = document.workload
+    yield Origin(
+        "workload",
+        f"{work.concurrency:,} clients, {work.prompt_tokens:,} prompt and {work.output_tokens:,} output tokens",
+        GIVEN,
+    )
+    for name, target in (("TPOT", work.slo.tpot_ms), ("TTFT", work.slo.ttft_ms)):
+        reason = document.null_reasons.get(f"workload.slo.{name.lower()}_ms", "no target was given")
+        yield Origin(
+            f"{name} target, p95", "none" if target is None else f"{target:g} ms", GIVEN if target else reason
+        )
+    yield Origin("HBM budget per GPU", gib(document.hbm.budget_bytes_per_gpu), GIVEN)
+    yield Origin("tensor-parallel size", f"{document.tp:,}", GIVEN)
+
+
+def _decided(document: PlacementDocument) -> Iterator[Origin]:
+    kv, returned = document.kv, document.heldout.chosen
+    how = (
+        DECIDED
+        if returned == "plan"
+        else f"{DECIDED}; the hot set is the baseline {returned}'s, which was faster"
+    )
+    yield Origin("hot experts", f"{document.hot_total:,} of {document.total_experts:,}", how)
+    yield Origin("KV tokens", f"{kv.tokens:,} ({kv.dtype})", DECIDED)
+    yield Origin("running requests", f"{kv.max_running_requests:,}", DECIDED)
+    yield Origin("prefill chunk", f"{kv.chunked_prefill_size:,} tokens", DECIDED)
+
+
+def _predicted(document: PlacementDocument) -> Iterator[Origin]:
+    said = document.predicted.provenance
+    parts = [f"{name}: {said[name]}" for name in ("cold", "hot", "base", "routing") if name in said]
+    step = "; ".join(parts) or "; ".join(f"{name}: {origin}" for name, origin in said.items())
+    served = "; ".join(filter(None, (said.get("latencies", ""), "from the decode step's parts above")))
+    figures = document.predicted
+    yield Origin("decode step", f"{figure(figures.decode_step_ms, 2)} ms", step)
+    yield Origin("output tokens/s", figure(figures.output_tokens_per_s, 1), served)
+    for name, spread in (("tpot_ms", figures.tpot_ms), ("ttft_ms", figures.ttft_ms)):
+        for part, value in (("mean", spread.mean), ("p95", spread.p95)):
+            label = f"{name.removesuffix('_ms').upper()} {part}"
+            yield (
+                Origin(label, f"{figure(value, 1)} ms", served)
+                if value is not None
+                else Origin(label, "unknown", _reason(document, f"predicted.{name}.{part}"))
+            )
+    yield from _bands(document)
+    yield Origin("cold share of selections", f"{figures.cold_share:.1%}", said.get("routing", step))
+
+
+def _bands(document: PlacementDocument) -> Iterator[Origin]:
+    band = document.predicted.band
+    if band is None:
+        return
+    rests_on = "; ".join(f"{part}: {reason}" for part, reason in band.rests_on.items())
+    origin = f"simulated again with every part of the cost model at its low and high factor; {rests_on}"
+    for name, each in (
+        ("output tokens/s", band.output_tokens_per_s),
+        ("TPOT p95, ms", band.tpot_ms.p95),
+        ("TTFT p95, ms", band.ttft_ms.p95),
+    ):
+        ends = ("unknown" if end is None else figure(end, 1) for end in (each.low, each.high))
+        yield Origin(f"band of {name}", " to ".join(ends), origin)
+
+
+def _baselines(document: PlacementDocument) -> Iterator[Origin]:
+    names = ", ".join(document.baselines)
+    if names:
+        plain: Figures = document.predicted
+        yield Origin(
+            "figures of the baselines",
+            names,
+            f"predicted as the plan's {figure(plain.decode_step_ms, 2)} ms are, on the same bytes and requests",
+        )
+
+
+def _heldout(document: PlacementDocument) -> Iterator[Origin]:
+    held = document.heldout
+    for name, value in (("coverage", held.coverage), ("uniform_null", held.uniform_null)):
+        label = {"coverage": "selections that hot experts serve", "uniform_null": "the same by chance"}[name]
+        if value is None:
+            yield Origin(label, "unknown", _reason(document, f"heldout.{name}"))
+        elif name == "coverage":
+            yield Origin(label, f"{value:.1%}", "counted on requests that took no part in the solve")
+        else:
+            yield Origin(label, f"{value:.1%}", "hot experts as a share of all experts")
+    if held.gains:
+        over = "" if held.requests is None else f" over {held.requests:,} reported requests"
+        yield Origin("gains and intervals", f"{len(held.gains)} baselines", f"predicted; bootstrap{over}")
+
+
+def _solved(document: PlacementDocument) -> Iterator[Origin]:
+    solver = document.solver
+    for label, value, path in (
+        ("objective", solver.objective_us, "objective_us"),
+        ("bound on every plan", solver.bound_us, "bound_us"),
+    ):
+        yield (
+            Origin(
+                f"{label}, µs {solver.per_token}",
+                figure(value, 1),
+                f"solver {solver.name}, on the solving requests",
+            )
+            if value is not None
+            else Origin(f"{label}, µs {solver.per_token}", "none", _reason(document, f"solver.{path}"))
+        )
+    yield (
+        Origin("gap", "none", _reason(document, "solver.gap"))
+        if solver.gap is None
+        else Origin("gap", f"{solver.gap:z.2%}", "proven, on the part of the time that a plan can change")
+    )
+    if document.sensitivity is not None:
+        yield Origin(
+            "value of an expert (heat map)",
+            f"{document.total_experts:,} numbers",
+            "the cost model on the solving steps: what the objective loses by this expert's place alone",
+        )
+
+
+def _sizes(document: PlacementDocument) -> Iterator[Origin]:
+    yield Origin("HBM ledger", gib(sum(document.hbm.ledger.values())), SIZES)
+    yield Origin("host ledger", gib(sum(document.host.ledger.values())), SIZES)
+    if document.mem_fraction_static is not None:
+        yield Origin(
+            "mem_fraction_static", f"{document.mem_fraction_static:g}", "follows from the HBM ledger"
+        )
+
+
+def _hardware(document: PlacementDocument) -> Iterator[Origin]:
+    hardware = document.hardware
+    for name, part in hardware.items():
+        if isinstance(part, dict):
+            source = f" ({part['source']})" if part.get("source") else ""
+            yield Origin(
+                name.upper(), str(part.get("name", "unnamed")), f"{part.get('provenance', '')}{source}"
+            )
+    if "provenance" in hardware:
+        yield Origin("hardware", str(hardware.get("name", "")), str(hardware["provenance"]))
+
+
+def _profiled(profile: Profile) -> Iterator[Origin]:
+    made = f"profile of {profile.created}, placer {profile.placer_version}"
+    yield Origin("CPU cost model", profile.cpu.device, f"{profile.cpu.provenance_text}; {made}")
+    error = profile.heldout_error
+    if error is not None:
+        calls = f"{error.calls:,} held-out calls; {made}"
+        yield Origin("its mean error", f"{error.mape:.1%}", calls)
+        yield Origin("its error, 90th percentile", f"{error.p90_error:.1%}", calls)
+    yield Origin("GPU cost model", profile.gpu.name, profile.gpu.provenance_text)
+    yield Origin("rest of a layer", profile.gpu.name, profile.gpu.base_provenance_text)
+    known = profile.uncertainty
+    for side, (low, high) in (("cold", known.cold), ("hot", known.hot), ("base", known.base)):
+        yield Origin(f"{side} times may be", f"{low:.2f} to {high:.2f} of those stated", known.reasons[side])
+    for note in profile.calibration_notes:
+        yield Origin("calibration", "", note)
+
+
+def _reason(document: PlacementDocument, path: str) -> str:
+    """Why the number at ``path`` is null."""
+    reasons = document.null_reasons
+    while path not in reasons and "." in path:
+        path = path.rpartition(".")[0]
+    return reasons.get(path, "not stated")
