@@ -23,6 +23,8 @@ DECODE_STEPS, PREFILL_STEPS = 48, 8
 """Steps replayed at a size."""
 _MOST_CHUNK_TOKENS = 32_768
 _QUANTILES = 64
+_BASE_TOKENS = 64
+"""Chunks between multiples of this lie on a line in what surrounds the experts."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class LevelSteps:
         self._prompts_are_free = False
         self._graphs = captured_batches(settings.max_running_requests)
         self._parts: dict[tuple[StepKind, int], dict[str, StepParts]] = {}
+        self._bases: dict[tuple[StepKind, int], tuple[float, float]] = {}
+        self._known_quantiles: dict[tuple[StepKind, int, str, Factors], Floats] = {}
         self._sizes = {
             StepKind.DECODE: self._knots(StepKind.DECODE, settings.max_running_requests),
             StepKind.PREFILL: self._knots(StepKind.PREFILL, settings.chunk_tokens),
@@ -96,18 +100,27 @@ class LevelSteps:
         if kind is StepKind.PREFILL and self._prompts_are_free:
             return SizeTimes(np.zeros(1), 0.0, 0.0)
         below, above, share = self._neighbours(kind, size)
-        upper = self.parts(kind, above)[name].layers_us(factors).sum(axis=1)
         if below == above:
-            layers_us = upper
+            layers_us = self._layers_us(kind, above, name, factors)
         else:
-            lower = self.parts(kind, below)[name].layers_us(factors).sum(axis=1)
-            layers_us = (1 - share) * quantiles(lower) + share * quantiles(upper)
+            lower, upper = (self._quantiles(kind, knot, name, factors) for knot in (below, above))
+            layers_us = (1 - share) * lower + share * upper
         base_us, kv_token_us = self._base(kind, size)
         return SizeTimes(layers_us, factors.base * base_us + factors.step_us, factors.base * kv_token_us)
 
     def step_times(self, name: str, seed: int, factors: Factors = UNCALIBRATED) -> "LevelStepTimes":
         """What a simulation asks for."""
         return LevelStepTimes(lambda kind, size: self.times(kind, size, name, factors), seed)
+
+    def _layers_us(self, kind: StepKind, size: int, name: str, factors: Factors) -> Floats:
+        return np.asarray(self.parts(kind, size)[name].layers_us(factors).sum(axis=1))
+
+    def _quantiles(self, kind: StepKind, size: int, name: str, factors: Factors) -> Floats:
+        """`quantiles` of a replayed size's times."""
+        key = kind, size, name, factors
+        if key not in self._known_quantiles:
+            self._known_quantiles[key] = quantiles(self._layers_us(kind, size, name, factors))
+        return self._known_quantiles[key]
 
     def _keep(self, costs: StepCosts, size: int | None = None) -> None:
         batch = costs.tokens if costs.kind is StepKind.DECODE else 0
@@ -120,12 +133,25 @@ class LevelSteps:
             self._sizes[costs.kind] = tuple(sorted({*self._sizes[costs.kind], costs.tokens}))
 
     def _base(self, kind: StepKind, size: int) -> tuple[float, float]:
-        tokens = padded_batch(size, self._graphs) if kind is StepKind.DECODE else size
-        base_us, kv_token_us = base_costs(
-            self._model, self._cost, kind, tokens, self._settings, self._workload, self._tp
-        )
-        batch = tokens if kind is StepKind.DECODE else 0
-        return base_us - kv_token_us * batch * self._workload.mean_context_tokens, kv_token_us
+        """Time of a step of ``size`` outside the experts without KV, and by KV token held."""
+        if kind is StepKind.DECODE:
+            return self._base_at(kind, padded_batch(size, self._graphs))
+        low = size // _BASE_TOKENS * _BASE_TOKENS
+        if not low or size == low:
+            return self._base_at(kind, size)
+        share = (size - low) / _BASE_TOKENS
+        below, above = (self._base_at(kind, tokens)[0] for tokens in (low, low + _BASE_TOKENS))
+        return (1 - share) * below + share * above, 0.0
+
+    def _base_at(self, kind: StepKind, tokens: int) -> tuple[float, float]:
+        if (kind, tokens) not in self._bases:
+            base_us, kv_token_us = base_costs(
+                self._model, self._cost, kind, tokens, self._settings, self._workload, self._tp
+            )
+            batch = tokens if kind is StepKind.DECODE else 0
+            held_us = kv_token_us * batch * self._workload.mean_context_tokens
+            self._bases[kind, tokens] = base_us - held_us, kv_token_us
+        return self._bases[kind, tokens]
 
     def _regime(self, kind: StepKind, size: int) -> tuple[int, int]:
         """Which regimes a call of a step of ``size`` falls in, by where they start."""

@@ -49,6 +49,16 @@ def test_a_plan_without_peculiarities_has_no_warning() -> None:
         (plan(hot=HOT), {"swiglu_limit": 10.0}, "clamps its experts' activations (swiglu_limit 10)"),
         (plan(hot=HOT), {"swiglu_alpha": 1.702}, "clamps its experts' activations (swiglu_alpha 1.702)"),
         (plan(hot=HOT, cpu_method="AMXINT4"), {}, "AMXINT4 rounds weights to 4 bits"),
+        (
+            plan(hot=HOT, runtime={"scheduler": "sglang", "deferred_experts": 2, "skip_idle_cold": False}),
+            {},
+            "the plan defers 2 selection(s) of each token",
+        ),
+        (
+            plan(hot=HOT, runtime={"scheduler": "sglang", "deferred_experts": 0, "skip_idle_cold": True}),
+            {},
+            "this one calls it in every layer",
+        ),
         (plan(hot=HOT), {"architectures": ["MixtralForCausalLM"]}, "cannot record MixtralForCausalLM"),
         (plan(hot=HOT), {"model_type": "deepseek_v4"}, "cannot record DeepSeek-V4"),
     ],

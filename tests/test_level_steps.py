@@ -1,5 +1,6 @@
 """Steps of every size at a level, on costs that can be worked out by hand."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from placer.level_steps import LevelSteps
 from placer.profiler.cost import CostModel
 from placer.profiler.factor import Factors
 from placer.profiler.serving.graph_batch import captured_batches, padded_batch
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.simulation import simulate
+from placer.profiler.serving.traffic import closed_loop, spread_lengths
 from placer.profiler.steps import StepKind, Steps
 from placer.profiler.trace.trace import Phase, TokenTrace
 from placer.replays import Replays
@@ -185,3 +189,15 @@ def test_a_thousand_sizes_are_asked_for_quickly(tmp_path: Path) -> None:
         times.decode_us(requests, 0, 1)
     # Powers of two alone were replayed.
     assert len(steps._parts) <= 11
+
+
+@pytest.mark.parametrize("scheduler", list(Scheduler))
+def test_two_thousand_requests_of_varying_lengths_take_seconds(tmp_path: Path, scheduler: Scheduler) -> None:
+    settings = replace(SETTINGS, max_running_requests=64, kv_tokens=64 * 4096, chunk_tokens=2048)
+    times = level_steps(tmp_path, settings=settings).step_times("cold", seed=0)
+    traffic = closed_loop(64, *spread_lengths(2000, 512, 128, variation=0.5, seed=0))
+    started = time.process_time()
+    served = simulate(traffic, Server(scheduler, 64, 64 * 4096, 2048), times)
+    spent_s = time.process_time() - started
+    assert spent_s < 5
+    assert served.decode_steps + served.prefill_steps > 3000

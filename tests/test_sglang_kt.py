@@ -82,6 +82,20 @@ def test_the_ratio_has_nine_decimals_and_no_exponent() -> None:
     assert "mem-fraction-static: 0.9\n" in render_config(flags)
 
 
+def test_deferral_is_a_flag_of_a_plan_that_was_predicted_with_it(tmp_path: Path) -> None:
+    runtime = {"scheduler": "sglang", "deferred_experts": 2, "skip_idle_cold": False}
+    export_sglang_kt(plan(runtime=runtime), tmp_path / "with", config=CONFIG)
+    assert flags_in(tmp_path / "with")["kt-max-deferred-experts-per-token"] == 2
+    assert (
+        "`--kt-max-deferred-experts-per-token`: it postpones" not in (tmp_path / "with/README.md").read_text()
+    )
+    export_sglang_kt(plan(), tmp_path / "without", config=CONFIG)
+    assert "kt-max-deferred-experts-per-token" not in flags_in(tmp_path / "without")
+    assert (
+        "`--kt-max-deferred-experts-per-token`: it postpones" in (tmp_path / "without/README.md").read_text()
+    )
+
+
 def test_fp8_kv_is_named_as_the_runtime_names_it(tmp_path: Path) -> None:
     kv = plan().kv.model_dump() | {"dtype": "fp8"}
     export_sglang_kt(plan(kv=kv), tmp_path / "out", config=CONFIG)

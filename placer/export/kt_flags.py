@@ -27,13 +27,15 @@ _CONTEXT_KEYS = (
     "max_position_embeddings",
 )
 
+DEFERRAL = "kt-max-deferred-experts-per-token"
+
 LEFT_UNSET = {
     "kt-num-gpu-experts": "the ratio replaces it",
     "kt-gpu-prefill-token-threshold": (
         "large batches would copy whole layers into GPU memory that the plan does not reserve"
     ),
     "kt-enable-dynamic-expert-update": "it would replace the plan's hot experts by those of the last prefill",
-    "kt-max-deferred-experts-per-token": "it postpones experts by a layer, which changes the outputs",
+    DEFERRAL: "it postpones experts by a layer, which changes the outputs",
     "enable-eplb": "it moves experts between GPUs, and KT knows none of it",
     "enable-dp-attention": "attention and KV were counted without it",
     "moe-a2a-backend": "its backends switch expert parallelism on, which KT does not run",
@@ -120,6 +122,11 @@ def server_flags(
         ),
         Flag("kv-cache-dtype", KV_DTYPES[kv.dtype], "Precision that the KV bytes are counted in."),
     ]
+    if deferred := planned_deferral(placement):
+        why = (
+            "Weakest selections of a token that wait a layer, as the plan was predicted; changes the outputs."
+        )
+        plan.append(Flag(DEFERRAL, deferred, why))
     plan += drafting_flags(placement, config)
     _check_graphs(placement)
     lengths = (longest_context(config), kv.context_length)
@@ -155,10 +162,17 @@ def _check_graphs(placement: PlacementDocument) -> None:
 
 def left_unset(placement: PlacementDocument) -> dict[str, str]:
     """Flags that must stay unset for the plan to hold, and why."""
-    if placement.kv.speculation is not None:
-        return LEFT_UNSET
-    why = "the plan keeps no memory for a draft, and its times are without one"
-    return {**LEFT_UNSET, "speculative-algorithm": why}
+    unset = dict(LEFT_UNSET)
+    if planned_deferral(placement):
+        del unset[DEFERRAL]
+    if placement.kv.speculation is None:
+        unset["speculative-algorithm"] = "the plan keeps no memory for a draft, and its times are without one"
+    return unset
+
+
+def planned_deferral(placement: PlacementDocument) -> int:
+    """Selections of each token that the plan's times defer by a layer."""
+    return 0 if placement.runtime is None else placement.runtime.deferred_experts
 
 
 def recording_flags(top_k: int) -> tuple[Flag, ...]:

@@ -55,6 +55,17 @@ def _warnings(placement: PlacementDocument, config: Mapping[str, Any], layout: K
             f"the model clamps its experts' activations ({clamp} {text[clamp]:g}), and the runtime drops that for "
             f"{placement.cpu_method}: cold experts compute without it, hot ones with it; check the outputs"
         )
+    runtime = placement.runtime
+    if runtime is not None and runtime.deferred_experts:
+        yield (
+            f"the plan defers {runtime.deferred_experts} selection(s) of each token by a layer, which changes what "
+            "the model computes: check the outputs"
+        )
+    if runtime is not None and runtime.skip_idle_cold:
+        yield (
+            "the plan was predicted for a runtime that leaves the CPU alone where no cold expert has rows "
+            "(--skip-idle-cold); this one calls it in every layer: solve without the option for its times"
+        )
     if placement.cpu_method == "AMXINT4":
         yield (
             "AMXINT4 rounds weights to 4 bits by row: kt-kernel's README warns of lower accuracy on some models "

@@ -27,4 +27,4 @@ def decode(
         step_us = step_us[:steps]
     played.decoded(step_us, requests, before)
     played.held[running] += steps
-    return [request for request in running if not played.emit(request, steps)], steps
+    return played.emit(running, steps), steps

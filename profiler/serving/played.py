@@ -121,19 +121,22 @@ class Played:
         self.kv_token_us += kv_tokens * step_us
         self.peak_kv_tokens = max(self.peak_kv_tokens, kv_tokens)
 
-    def emit(self, request: int, tokens: int = 1) -> bool:
-        """``request`` has got ``tokens`` output tokens by now; whether it is finished with them."""
-        if not self.produced[request]:
-            self.first_token_us[request] = self.now_us
-        self.produced[request] += tokens
-        if self.produced[request] < self.output[request]:
-            return False
-        self.finish_us[request] = self.now_us
-        self.held[request] = 0
-        self.unfinished -= 1
-        if self._closed and self._sent < self.arrival_us.size:
-            self._send()
-        return True
+    def emit(self, requests: list[int], tokens: int = 1) -> list[int]:
+        """Each of ``requests`` has got ``tokens`` output tokens by now; those that are not finished with them."""
+        each = np.array(requests, dtype=np.int64)
+        self.first_token_us[each[self.produced[each] == 0]] = self.now_us
+        self.produced[each] += tokens
+        ended = self.produced[each] >= self.output[each]
+        if not ended.any():
+            return requests
+        finished = each[ended]
+        self.finish_us[finished] = self.now_us
+        self.held[finished] = 0
+        self.unfinished -= finished.size
+        if self._closed:
+            for _ in range(min(finished.size, self.arrival_us.size - self._sent)):
+                self._send()
+        return [int(request) for request in each[~ended]]
 
     def retract(self, request: int) -> None:
         """``request`` loses its KV; its output stays, and is prefilled with its prompt when it is admitted again."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from placer.profiler.serving.decoding import decode, undisturbed_steps
 from placer.profiler.serving.page import pages, steps_that_fit
 from placer.profiler.serving.played import Played
@@ -71,7 +73,8 @@ class SglangScheduler:
         if room <= 0 and self._chunked is None:
             self._full = True
             return []
-        promised = self._ratio * sum(self._to_come(request) for request in self._running)
+        to_come = played.output[self._running] - played.produced[self._running]
+        promised = self._ratio * int(np.minimum(to_come, CLIP_NEW_TOKENS).sum())
         free = self._free_tokens()
         spoken_for = copied = 0
         chunk = server.chunk_tokens
@@ -126,13 +129,11 @@ class SglangScheduler:
             played.held[part.request] += part.tokens
         step_us = self._times.prefill_us(0, tokens, 0)
         played.prefilled(step_us, tokens, decoding + context + tokens)
-        for part in batch:
-            if part.request == self._chunked:
-                continue
-            if played.emit(part.request):
-                self._full = False
-            else:
-                self._running.append(part.request)
+        started = [part.request for part in batch if part.request != self._chunked]
+        going = played.emit(started)
+        if len(going) < len(started):
+            self._full = False
+        self._running += going
 
     def _decode(self) -> None:
         """Decode until a request ends, one arrives that could start, or the pool is full."""

@@ -1,5 +1,7 @@
 """vLLM's scheduler: mixed steps under a token budget, preemption of the newest request when the KV pool is full."""
 
+import numpy as np
+
 from placer.profiler.serving.decoding import decode, undisturbed_steps
 from placer.profiler.serving.page import pages
 from placer.profiler.serving.played import Played
@@ -40,13 +42,15 @@ class VllmScheduler:
         held = int(self._played.held[request])
         return self._pages(held + tokens) - self._pages(held) <= free_pages
 
-    def _decodes(self, request: int) -> bool:
-        return self._played.missing(request) == 1 and bool(self._played.produced[request])
+    def _all_decode(self) -> bool:
+        played, running = self._played, self._running
+        produced = played.produced[running]
+        return bool(((produced > 0) & (played.prompt[running] + produced - played.held[running] == 1)).all())
 
     def _undisturbed_steps(self) -> int:
         """Steps in which all running requests decode, none ends and none can join; 0 when the next is not one."""
         played, server = self._played, self._server
-        if not self._running or not all(self._decodes(request) for request in self._running):
+        if not self._running or not self._all_decode():
             return 0
         if played.waiting and len(self._running) < server.max_running:
             head = played.waiting[0]
@@ -59,9 +63,12 @@ class VllmScheduler:
         """Tokens of the next step by request: running ones first, then waiting ones while budget and pages last."""
         played = self._played
         budget, free = self._server.chunk_tokens, self._free_pages()
-        scheduled: dict[int, int] = {}
+        scheduled = self._all_running(budget, free)
+        if scheduled:
+            budget -= sum(scheduled.values())
+            free -= self._grown(scheduled)
         preempted = False
-        place = 0
+        place = len(scheduled)
         while place < len(self._running) and budget > 0:
             request = self._running[place]
             tokens = min(played.missing(request), budget)
@@ -92,25 +99,39 @@ class VllmScheduler:
             free -= self._pages(found + tokens)
         return scheduled
 
+    def _all_running(self, budget: int, free_pages: int) -> dict[int, int]:
+        """What every running request lacks, where tokens and pages suffice for all of it; else nothing."""
+        played, page = self._played, self._server.page_tokens
+        held = played.held[self._running]
+        missing = played.prompt[self._running] + played.produced[self._running] - held
+        if missing.sum() > budget or pages(held + missing, page) - pages(held, page) > free_pages:
+            return {}
+        return dict(zip(self._running, missing.tolist(), strict=True))
+
     def _grown(self, scheduled: dict[int, int]) -> int:
         """Pages that the scheduled tokens will take."""
-        held = self._played.held
-        return sum(self._pages(int(held[r]) + n) - self._pages(int(held[r])) for r, n in scheduled.items())
+        page = self._server.page_tokens
+        held = self._played.held[list(scheduled)]
+        tokens = np.array(list(scheduled.values()), dtype=np.int64)
+        return pages(held + tokens, page) - pages(held, page)
 
     def _run(self, scheduled: dict[int, int]) -> None:
         played = self._played
-        decoding = [request for request in scheduled if self._decodes(request)]
-        read = int(played.held[decoding].sum())
-        context = int(played.held[list(scheduled)].sum())
-        others = int(played.held[self._running].sum()) - context
-        prompt_tokens = sum(scheduled.values()) - len(decoding)
-        for request, tokens in scheduled.items():
-            played.held[request] += tokens
+        requests = np.array(list(scheduled), dtype=np.int64)
+        tokens = np.array(list(scheduled.values()), dtype=np.int64)
+        missing = played.prompt[requests] + played.produced[requests] - played.held[requests]
+        decodes = (missing == 1) & (played.produced[requests] > 0)
+        decoding = int(decodes.sum())
+        read = int(played.held[requests[decodes]].sum())
+        held = int(played.held[self._running].sum())
+        played.held[requests] += tokens
+        prompt_tokens = int(tokens.sum()) - decoding
         if prompt_tokens:
-            step_us = self._times.prefill_us(len(decoding), prompt_tokens, read)
-            played.prefilled(step_us, prompt_tokens, others + context + sum(scheduled.values()))
+            step_us = self._times.prefill_us(decoding, prompt_tokens, read)
+            played.prefilled(step_us, prompt_tokens, held + int(tokens.sum()))
         else:
-            played.decoded(self._times.decode_us(len(decoding), read, 1), len(decoding), read)
-        for request in scheduled:
-            if not played.missing(request) and played.emit(request):
-                self._running.remove(request)
+            played.decoded(self._times.decode_us(decoding, read, 1), decoding, read)
+        given = requests[missing == tokens].tolist()
+        ended = set(given) - set(played.emit(given))
+        if ended:
+            self._running = [request for request in self._running if request not in ended]
