@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placer import __version__
-from placer.benchmark_figures import benchmark_figures, benchmark_play
+from placer.benchmark_figures import BenchmarkPlay, benchmark_figures, benchmark_server
 from placer.errors import BadInputError
 from placer.kt_log_figures import kt_log_figures, timed_layers
 from placer.measured_figure import MeasuredFigure
@@ -28,6 +28,7 @@ from placer.profiler.factor_fit import fit_factors
 from placer.profiler.kt_timing_log import KtTimingLog
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import ProfileUse, check_profile_matches
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.serving_benchmark import ServingBenchmark
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
@@ -43,6 +44,7 @@ _LAUNCHES = (
     "stays: the log was made without CUDA graphs, so its times hold launches that a server with graphs does not pay "
     "(--factors asks for it all the same)"
 )
+_SCHEDULER_NAMES = {Scheduler.SGLANG: "SGLang", Scheduler.VLLM: "vLLM"}
 _FEW_REQUESTS = 4
 """Requests per client below which a benchmark is mostly its start and its end."""
 
@@ -55,6 +57,9 @@ class CalibrateRequest:
     ----------
     names
         Factors that may be fitted; None for all of them, but `LAUNCH_LADEN` to benchmarks alone.
+    scheduler
+        Whose rules the servers follow; None for what each benchmark's client says, and SGLang's where it says
+        nothing.
     force
         Take a server that does not match the placement all the same; the calibration says so.
     seed
@@ -62,6 +67,7 @@ class CalibrateRequest:
     """
 
     names: tuple[FactorName, ...] | None = None
+    scheduler: Scheduler | None = None
     force: bool = False
     seed: int = 0
 
@@ -132,9 +138,10 @@ def calibrate(
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
         label = f", run {number}" if len(runs) > 1 else ""
-        play = benchmark_play(run, model, planned_level(placement).settings)
-        figures += benchmark_figures(run, play, times, label)
-        notes += [*_run_notes(run, number if len(runs) > 1 else None), *times.notes]
+        scheduler = request.scheduler or run.scheduler or Scheduler.SGLANG
+        server = benchmark_server(model, planned_level(placement).settings, scheduler)
+        figures += benchmark_figures(run, BenchmarkPlay(run, server, times), times, label)
+        notes += [*_run_notes(run, number if len(runs) > 1 else None, scheduler), *times.notes]
     if log is not None:
         times = step_times(planned_workload(placement))
         of_log = [name for name in FactorName if name not in LAUNCH_LADEN]
@@ -215,24 +222,30 @@ def _workload(run: ServingBenchmark) -> Workload:
     return Workload(max(1, prompt), max(2, output), min(run.clients, MOST_CLIENTS))
 
 
-def _run_notes(run: ServingBenchmark, number: int | None) -> list[str]:
+def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) -> list[str]:
     """What was measured, and when not to trust it."""
     traffic, name = _workload(run), "the run" if number is None else f"run {number}"
     notes = [
-        f"{name} had {run.clients} clients, prompts of {traffic.prompt_tokens} and outputs of {traffic.output_tokens} "
+        f"{name} had {_sent(run)}, prompts of {traffic.prompt_tokens} and outputs of {traffic.output_tokens} "
         "tokens: far from that, factors are extrapolated",
+        f"its steps were scheduled as {_SCHEDULER_NAMES[scheduler]} does (--scheduler)",
         "prompts that the server found in its prefix cache make TTFT shorter than predicted",
     ]
     if run.server is None:
         notes.append(
-            f"{run.client} recorded no server arguments: that an SGLang server ran this placement is taken on trust"
+            f"{run.client} recorded no server arguments: that {_SCHEDULER_NAMES[scheduler]} ran this placement is "
+            "taken on trust"
         )
     if run.dataset is not None and run.dataset.startswith("random"):
         notes.append(
             f"prompts were {run.dataset}: random tokens choose other experts than the trace's requests, so cold and "
             "hot times may differ for that alone; benchmark with the traffic that was traced"
         )
-    if run.requests < _FEW_REQUESTS * run.clients:
+    if run.rate_per_s is not None and run.arrivals_s is None:
+        notes.append(
+            f"when requests of {name} arrived is not in the file: drawn at exponential distances (--save-detailed)"
+        )
+    if run.rate_per_s is None and run.requests < _FEW_REQUESTS * run.clients:
         notes.append(
             f"{name} has {run.requests} requests of {run.clients} clients, mostly its start and end: send at least "
             f"{_FEW_REQUESTS * run.clients}"
@@ -245,6 +258,10 @@ def _run_notes(run: ServingBenchmark, number: int | None) -> list[str]:
     if run.failed:
         notes.append(f"{run.failed} requests of {name} failed and are left out")
     return notes
+
+
+def _sent(run: ServingBenchmark) -> str:
+    return f"{run.clients} clients" if run.rate_per_s is None else f"{run.rate_per_s:g} requests per second"
 
 
 def _source(file: BenchmarkFile) -> CalibrationSource:

@@ -33,8 +33,8 @@ def read_benchmark_file(path: Path) -> BenchmarkFile:
     Raises
     ------
     BadInputError
-        When the file is no such result; a figure is missing, negative or no number; or a run is of a kind that
-        no closed loop describes.
+        When the file is no such result; a figure is missing, negative or no number; or when a run's requests were
+        sent is not known.
     """
     checked_input(path, what="benchmark", cure=_CURE)
     documents = read_documents(path, what="benchmark", cure=_CURE, infinity=True)

@@ -1,4 +1,4 @@
-"""A benchmark's requests played in a closed loop: which steps the server runs, and which of them each request spans."""
+"""A benchmark's requests played: which steps the server runs, and what a client would state of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from placer.profiler.serving.server import Server
 from placer.profiler.serving.simulation import simulate
-from placer.profiler.serving.step_time import Times
+from placer.profiler.serving.step_time import StepTimes, Times
 from placer.profiler.serving.traffic import Traffic
 
 Ints = NDArray[np.int64]
@@ -34,9 +34,9 @@ class RequestPlay:
     Attributes
     ----------
     prefill
-        bool [M], prefill chunks; the others are decode steps.
+        bool [M], steps with prompt tokens; the others are decode steps.
     size
-        int [M], tokens of a chunk, requests of a decode step.
+        int [M], tokens of the step: of its prompts and of the requests that decode beside them, if any.
     count
         int [M], how many such steps follow each other.
     sent, first, end
@@ -73,21 +73,46 @@ class RequestPlay:
         )
 
 
-@dataclass
-class _CountedSteps:
-    """Step times of one microsecond each, so that the clock counts steps; keeps what was run."""
+@dataclass(frozen=True)
+class MeanStepTimes:
+    """Every step takes the mean of its kind and size: ``decode`` and ``prefill`` give microseconds by size."""
 
+    decode: Callable[[Ints], Floats]
+    prefill: Callable[[Ints], Floats]
+
+    def decode_us(self, requests: int, kv_tokens: int, steps: int) -> Times:
+        """See `StepTimes`."""
+        return np.full(steps, self.decode(np.array([requests]))[0])
+
+    def prefill_us(self, requests: int, prompt_tokens: int, kv_tokens: int) -> float:
+        """See `StepTimes`."""
+        return float(self.prefill(np.array([requests + prompt_tokens]))[0])
+
+
+@dataclass
+class CountedSteps:
+    """Keeps what was run; steps take what ``times`` say, or a microsecond each, so that the clock counts them.
+
+    Attributes
+    ----------
+    prefill, size, count
+        As in `RequestPlay`.
+    """
+
+    times: StepTimes | None = None
     prefill: list[bool] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
 
     def decode_us(self, requests: int, kv_tokens: int, steps: int) -> Times:
+        """See `StepTimes`."""
         self._add(False, requests, steps)
-        return np.ones(steps)
+        return np.ones(steps) if self.times is None else self.times.decode_us(requests, kv_tokens, steps)
 
     def prefill_us(self, requests: int, prompt_tokens: int, kv_tokens: int) -> float:
-        self._add(True, prompt_tokens, 1)
-        return 1.0
+        """See `StepTimes`."""
+        self._add(True, requests + prompt_tokens, 1)
+        return 1.0 if self.times is None else self.times.prefill_us(requests, prompt_tokens, kv_tokens)
 
     def _add(self, prefill: bool, size: int, count: int) -> None:
         self.prefill.append(prefill)
@@ -96,7 +121,7 @@ class _CountedSteps:
 
 
 def play_requests(traffic: Traffic, server: Server) -> RequestPlay:
-    """The steps that an SGLang ``server`` runs for ``traffic`` in a closed loop.
+    """The steps that ``server`` runs for ``traffic`` in a closed loop.
 
     Raises
     ------
@@ -105,7 +130,7 @@ def play_requests(traffic: Traffic, server: Server) -> RequestPlay:
     """
     if traffic.arrival_us is not None:
         raise ValueError("in an open loop the order of steps depends on their times")
-    steps = _CountedSteps()
+    steps = CountedSteps()
     served = simulate(traffic, server, steps)
     return RequestPlay(
         prefill=np.array(steps.prefill),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from placer.errors import BadInputError
+from placer.profiler.serving.server import Scheduler
 
 MOST_REQUESTS = 200_000
 _MOST_OFF = 0.1
@@ -17,18 +18,23 @@ MOST_TOKENS = 10**8
 
 @dataclass(frozen=True)
 class ServingBenchmark:
-    """One run of a benchmark client, in a closed loop: a request is sent when another one ends.
+    """One run of a benchmark client: in a closed loop, where a request is sent when another one ends, or at a rate.
 
     Attributes
     ----------
     client
         Which program wrote it.
+    scheduler
+        Whose server the client was written for, or was told that it measures; None where neither says.
     model
         What the client or the server calls the model, or None.
     dataset
         Where the prompts came from, or None.
     clients
         Requests that were in flight at most; all of them where the client set no limit.
+    rate_per_s, arrivals_s
+        Of an open loop: requests per second, at exponential distances; and when each answered request was sent,
+        where the file says. None in a closed loop.
     input_tokens, output_tokens
         Of each answered request, in the order they were sent; equal shares of the totals unless ``detailed``.
     failed
@@ -40,9 +46,12 @@ class ServingBenchmark:
     """
 
     client: str
+    scheduler: Scheduler | None
     model: str | None
     dataset: str | None
     clients: int
+    rate_per_s: float | None
+    arrivals_s: tuple[float, ...] | None
     input_tokens: tuple[int, ...]
     output_tokens: tuple[int, ...]
     detailed: bool
@@ -81,12 +90,14 @@ class ClientResult(BaseModel):
     input_lens: tuple[_Tokens, ...] | None = None
     output_lens: tuple[_Tokens, ...] | None = None
     errors: tuple[str | None, ...] | None = None
+    start_times: tuple[float, ...] | None = None
 
     def benchmark(
         self,
         name: str,
         *,
         client: str,
+        scheduler: Scheduler | None,
         model: str | None,
         dataset: str | None,
         failed: int,
@@ -98,16 +109,9 @@ class ClientResult(BaseModel):
         Raises
         ------
         BadInputError
-            When no request was answered, TPOT says nothing, throughput contradicts tokens and duration, or no
-            closed loop without drafting was measured.
+            When no request was answered, TPOT says nothing, throughput contradicts tokens and duration, arrivals
+            are not known, or the server drafted.
         """
-        # A rate without limit is "inf", or the constant Infinity, which is read as None.
-        if self.request_rate not in (None, "inf"):
-            raise BadInputError(
-                f"{name} sent requests at a rate ({self.request_rate} per second): how many ran at a time is not "
-                "known",
-                "run it again with --max-concurrency N and without --request-rate",
-            )
         if drafted:
             raise BadInputError(
                 f"{name} is of a server that drafts tokens; predictions are without drafting",
@@ -133,11 +137,15 @@ class ClientResult(BaseModel):
         detailed, inputs, outputs = self._lengths(name)
         failed = max(failed, sum(bool(error) for error in self.errors or ()))
         sent = self.completed + failed
+        rate_per_s, arrivals_s = self._arrivals(name)
         return ServingBenchmark(
             client=client,
+            scheduler=scheduler,
             model=model,
             dataset=dataset,
             clients=min(self.max_concurrency or sent, sent),
+            rate_per_s=rate_per_s,
+            arrivals_s=arrivals_s,
             input_tokens=inputs,
             output_tokens=outputs,
             detailed=detailed,
@@ -148,6 +156,28 @@ class ClientResult(BaseModel):
             median_itl_ms=self.median_itl_ms or None,
             server=server,
         )
+
+    def _arrivals(self, name: str) -> tuple[float | None, tuple[float, ...] | None]:
+        """Rate of an open loop and, where every request was answered, when each was sent; (None, None) in a closed."""
+        # A rate without limit is "inf", or the constant Infinity, which is read as None.
+        rate = self.request_rate
+        if rate in (None, "inf"):
+            return None, None
+        if not isinstance(rate, float) or rate <= 0:
+            raise BadInputError(
+                f"{name} sent requests at a changing rate ({rate}): when they arrived is not known",
+                "run it again with a number as --request-rate, or with --max-concurrency N alone",
+            )
+        sent = self.start_times
+        if sent is not None and len(sent) == self.completed:
+            return rate, tuple(time - min(sent) for time in sent)
+        if self.max_concurrency is not None:
+            raise BadInputError(
+                f"{name} sent requests at a rate ({rate:g} per second) but held some back (--max-concurrency): when "
+                "they arrived is not known",
+                "run it again with one of the two, or with --save-detailed",
+            )
+        return rate, None
 
     def _lengths(self, name: str) -> tuple[bool, tuple[int, ...], tuple[int, ...]]:
         """Whether lengths are each request's own; input and output tokens of the answered requests."""

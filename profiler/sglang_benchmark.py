@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.serving_benchmark import ClientResult, ServingBenchmark
 
 
@@ -22,6 +23,7 @@ class SglangResult(ClientResult):
         return self.benchmark(
             name,
             client="sglang bench_serving",
+            scheduler=next((each for each in Scheduler if self.backend.startswith(each.value)), None),
             model=model if isinstance(model, str) else None,
             dataset=self.dataset_name,
             failed=0,

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.serving_benchmark import ClientResult, ServingBenchmark
 
 
@@ -21,6 +22,7 @@ class VllmResult(ClientResult):
         return ramped.benchmark(
             name,
             client="vllm bench serve",
+            scheduler=Scheduler.VLLM,
             model=self.model_id,
             dataset=None,
             failed=self.failed,

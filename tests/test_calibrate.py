@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from profiles import profile
 from small_traces import token_trace
 from tiny_model import tiny_model
 
-from placer.benchmark_figures import benchmark_play
+from placer.benchmark_figures import benchmark_server, benchmark_traffic
 from placer.calibrate import CalibrateRequest, calibrate
 from placer.errors import BadInputError
 from placer.level_cost import step_costs
@@ -31,6 +32,9 @@ from placer.profiler.calibration import CalibratedFigure, contradiction_warnings
 from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
 from placer.profiler.kt_timing_log import read_kt_timing_log
 from placer.profiler.profile import Profile, read_profile, write_profile
+from placer.profiler.request_play import MeanStepTimes, PlayFigures
+from placer.profiler.serving.server import Scheduler
+from placer.profiler.serving.simulation import simulate
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.split import split_requests
@@ -73,6 +77,7 @@ def measured(
     *,
     clients: int = 8,
     requests: int = 64,
+    scheduler: Scheduler = Scheduler.SGLANG,
     **changes: Any,
 ) -> dict[str, Any]:
     """What a server would measure whose cost model is the profile's under ``truth``."""
@@ -80,13 +85,16 @@ def measured(
     level = planned_level(plan).settings
     workload = replace(TRAFFIC, concurrency=clients)
     cost = profile().kernel_cost_model().calibrated(truth)
-    result = sglang_result(
-        max_concurrency=clients,
-        completed=requests,
-        total_input_tokens=requests * TRAFFIC.prompt_tokens,
-        total_output_tokens=requests * TRAFFIC.output_tokens,
-        duration=requests * TRAFFIC.output_tokens / 40.0,
-        **changes,
+    written_by = sglang_result if scheduler is Scheduler.SGLANG else vllm_result
+    result = written_by(
+        **{
+            "max_concurrency": clients,
+            "completed": requests,
+            "total_input_tokens": requests * TRAFFIC.prompt_tokens,
+            "total_output_tokens": requests * TRAFFIC.output_tokens,
+            "duration": requests * TRAFFIC.output_tokens / 40.0,
+            **changes,
+        }
     )
 
     def mean_us(kind: StepKind, size: int) -> float:
@@ -96,10 +104,13 @@ def measured(
 
     with tempfile.TemporaryDirectory() as folder:
         (run,) = read_benchmark_file(written(Path(folder) / "b", result)).runs
-    figures = benchmark_play(run, model, level).figures(
-        lambda sizes: np.array([mean_us(StepKind.DECODE, int(size)) for size in sizes]),
-        lambda sizes: np.array([mean_us(StepKind.PREFILL, int(size)) for size in sizes]),
+    each = lru_cache(mean_us)
+    times = MeanStepTimes(
+        lambda sizes: np.array([each(StepKind.DECODE, int(size)) for size in sizes]),
+        lambda sizes: np.array([each(StepKind.PREFILL, int(size)) for size in sizes]),
     )
+    played = simulate(benchmark_traffic(run), benchmark_server(model, level, scheduler), times)
+    figures = PlayFigures(played.ttft_ms().mean, played.tpot_ms().mean, played.output_tokens_per_s)
     return result | {
         "duration": result["total_output_tokens"] / figures.output_tokens_per_s,
         "mean_ttft_ms": figures.mean_ttft_ms,
@@ -144,6 +155,30 @@ def test_several_numbers_of_clients_tell_factors_apart(
     found = fitted(model, trace, tmp_path, *results)
     assert found.cold == pytest.approx(1.4, rel=0.02)
     assert found.base == pytest.approx(0.7, rel=0.05)
+
+
+def test_a_server_is_scheduled_as_its_own_benchmark_client_says(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    truth = Factors(cold=1.4)
+    # Of different lengths, so that prompts come while others decode.
+    lengths = {"input_lens": [64] * 64, "output_lens": [8, 56] * 32}
+    result = measured(model, trace, truth, scheduler=Scheduler.VLLM, **lengths)
+    assert fitted(model, trace, tmp_path, result).cold == pytest.approx(1.4, rel=0.03)
+    # By SGLang's rules prompts hold all decoding up, so the same figures look like another machine's.
+    asked = CalibrateRequest((FactorName.COLD,), Scheduler.SGLANG)
+    assert fitted(model, trace, tmp_path, result, request=asked).cold != pytest.approx(1.4, rel=0.03)
+
+
+@pytest.mark.parametrize("scheduler", list(Scheduler))
+def test_an_open_loop_is_played_at_its_arrivals(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path, scheduler: Scheduler
+) -> None:
+    lengths = {"input_lens": [64] * 64, "output_lens": [32] * 64}
+    sent = (np.random.default_rng(0).exponential(1 / 50.0, 64).cumsum() + 1e4).tolist()
+    open_loop = {"request_rate": 50.0, "max_concurrency": None, "start_times": sent, **lengths}
+    result = measured(model, trace, Factors(cold=1.4), scheduler=scheduler, **open_loop)
+    assert fitted(model, trace, tmp_path, result).cold == pytest.approx(1.4, rel=0.03)
 
 
 def test_the_parts_of_a_step_are_what_the_calibrated_cost_model_says(

@@ -37,6 +37,12 @@ def calibrate(
     factors: Annotated[
         str, typer.Option("--factors", help="May be fitted: auto, or some of cold,hot,base,transfer,step_us.")
     ] = "auto",
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            "--scheduler", help="Whose server: auto (as the benchmark's client says), sglang or vllm."
+        ),
+    ] = "auto",
     force: Annotated[
         bool, typer.Option("--force", help="Take a server that does not match the placement all the same.")
     ] = False,
@@ -58,6 +64,7 @@ def calibrate(
     from placer.profiler.factor import FactorName
     from placer.profiler.kt_timing_log import read_kt_timing_log
     from placer.profiler.profile import read_profile, write_profile
+    from placer.profiler.serving.server import Scheduler
     from placer.profiler.trace.file import read_trace
 
     measured = read_profile(profile)
@@ -75,6 +82,7 @@ def calibrate(
     names = (
         None if factors == "auto" else tuple(choice(name, known, "--factors") for name in factors.split(","))
     )
+    schedulers: dict[str, Scheduler | None] = {"auto": None, **{each.value: each for each in Scheduler}}
     inputs = [placement, *(benchmark or []), *([kt_log] if kt_log else [])]
     checked_output(output, [*inputs, Path(trace)])
     result = calibrate_profile(
@@ -84,7 +92,7 @@ def calibrate(
         None if trace == "none" else read_trace(Path(trace)),
         files,
         log,
-        CalibrateRequest(names, force, seed),
+        CalibrateRequest(names, choice(scheduler, schedulers, "--scheduler"), force, seed),
     )
     write_profile(result.profile, output)
     if json_output:
