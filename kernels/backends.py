@@ -13,6 +13,7 @@ from placer.kernels.sglang_fp8 import SglangFp8
 from placer.kernels.torch_fp8 import TorchFp8
 from placer.kernels.torch_int4 import TorchInt4
 from placer.kernels.triton_fp8 import TritonFp8
+from placer.kernels.vllm_cpu import VllmCpu
 from placer.kernels.vllm_fp8 import VllmFp8
 
 Backend = type[ExpertMLP]
@@ -20,11 +21,12 @@ Backend = type[ExpertMLP]
 # ONNX Runtime's MatMulNBits is none of them. No server of hot and cold experts runs it, and it does not make up for
 # a dependency: with one thread, at Qwen3-30B-A3B's sizes, an expert took 412 us with one row and 993 us with eight
 # (torch's kernel 375 and 1227, RAWINT4 382 and 914), with two threads and one row 392 us (torch's 227).
-CPU_BACKENDS: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, KtAmxInt4, TorchInt4)
+CPU_BACKENDS: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, KtAmxInt4, TorchInt4, VllmCpu)
 GPU_BACKENDS: tuple[Backend, ...] = (SglangFp8, VllmFp8, DeepGemmFp8, TritonFp8, TorchFp8)
 AUTO_CPU: tuple[Backend, ...] = (KtRawInt4, KtLlamafile, KtAmxInt8, TorchInt4)
 """In the order that "auto" tries them: what a server runs at little loss, smallest weights first, then what is
-always there. AMXINT4 rounds so coarsely that it is for those who ask for it."""
+always there. AMXINT4 rounds so coarsely that it is for those who ask for it; VLLM-BF16 is what an engine without a
+GPU runs, which has nothing to place."""
 AUTO_GPU: tuple[Backend, ...] = GPU_BACKENDS
 """In the order that "auto" tries them: what serves first, our own last."""
 AUTO = "auto"

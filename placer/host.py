@@ -13,6 +13,7 @@ CPU_FORMATS = {
     "AMXINT8": "amxint8",
     "LLAMAFILE": "q4_k",
     "torch": "torch_int4",
+    "VLLM-BF16": "bf16",
 }
 """Expert format that each CPU method keeps in host memory (`ModelSpec.expert_bytes`)."""
 

@@ -15,7 +15,7 @@ from placer.pool import Pool
 from placer.section import Section
 from placer.speculation import Speculation
 
-CpuMethod = Literal["RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch"]
+CpuMethod = Literal["RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch", "VLLM-BF16"]
 """How the CPU kernel keeps and multiplies cold experts; what ``--kt-method`` names, or torch's own kernel."""
 
 

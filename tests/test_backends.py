@@ -20,6 +20,7 @@ from placer.kernels.kt_amx import KtAmxInt4, KtAmxInt8
 from placer.kernels.kt_llamafile import KtLlamafile
 from placer.kernels.kt_rawint4 import KtRawInt4
 from placer.kernels.torch_int4 import TorchInt4
+from placer.kernels.vllm_cpu import VllmCpu
 from placer.model.formats import expert_bytes
 from placer.placement_sections import CpuMethod
 
@@ -65,6 +66,8 @@ def all_run(monkeypatch: pytest.MonkeyPatch) -> None:
         ("amxint4", KtAmxInt4),
         ("LLAMAFILE", KtLlamafile),
         ("torch", TorchInt4),
+        ("vllm-cpu", VllmCpu),
+        ("VLLM-BF16", VllmCpu),
     ],
 )
 def test_a_kernel_is_found_by_its_name_and_by_its_method(kind: str, backend: Backend) -> None:

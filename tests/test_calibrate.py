@@ -164,10 +164,15 @@ def test_a_server_is_scheduled_as_its_own_benchmark_client_says(
     # Of different lengths, so that prompts come while others decode.
     lengths = {"input_lens": [64] * 64, "output_lens": [8, 56] * 32}
     result = measured(model, trace, truth, scheduler=Scheduler.VLLM, **lengths)
-    assert fitted(model, trace, tmp_path, result).cold == pytest.approx(1.4, rel=0.03)
-    # By SGLang's rules prompts hold all decoding up, so the same figures look like another machine's.
-    asked = CalibrateRequest((FactorName.COLD,), Scheduler.SGLANG)
-    assert fitted(model, trace, tmp_path, result, request=asked).cold != pytest.approx(1.4, rel=0.03)
+    file = read_benchmark_file(written(tmp_path / "bench.json", result))
+    auto, forced = (
+        calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest(scheduler=each))
+        for each in (None, Scheduler.SGLANG)
+    )
+    assert auto.calibration.factors.cold == pytest.approx(1.4, rel=0.01)
+    assert auto.calibration.error_after < 0.001
+    # By SGLang's rules prompts hold all decoding up, which no factor makes up for.
+    assert forced.calibration.error_after > 0.02
 
 
 @pytest.mark.parametrize("scheduler", list(Scheduler))

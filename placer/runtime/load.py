@@ -17,7 +17,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_BYTES = 512 * 2**20
 _MAX_EXPERTS = 65_534
 _KV_DTYPES = ("bf16", "fp8")
-_CPU_METHODS = ("RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch")
+_CPU_METHODS = ("RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch", "VLLM-BF16")
 
 
 class PlacementError(ValueError):

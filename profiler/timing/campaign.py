@@ -42,6 +42,7 @@ def time_campaign(
     *,
     keep_samples: Path | None = None,
     stall_seconds: float = STALL_SECONDS,
+    python: str = sys.executable,
 ) -> Samples:
     """Run the worker for ``spec`` and return its samples.
 
@@ -53,6 +54,8 @@ def time_campaign(
     keep_samples
         Folder that raw samples are written to as they come (`Journal`). What an earlier run of the same spec
         left there counts: the campaign goes on where that one stopped, or is read back where it had ended.
+    python
+        Interpreter of an environment that holds the kernel's library beside placer.
 
     Raises
     ------
@@ -62,9 +65,9 @@ def time_campaign(
         When no call fits into the time, or the kept samples are of another campaign.
     """
     if keep_samples is None:
-        return _time(spec, None, progress, stall_seconds)
+        return _time(spec, None, progress, stall_seconds, python)
     with contextlib.closing(Journal(keep_samples, spec)) as journal:
-        return _time(spec, journal, progress, stall_seconds)
+        return _time(spec, journal, progress, stall_seconds, python)
 
 
 def _time(
@@ -72,6 +75,7 @@ def _time(
     journal: Journal | None,
     progress: Callable[[Progress], None] | None,
     stall_seconds: float,
+    python: str,
 ) -> Samples:
     earlier = [] if journal is None else [*journal.events]
     earlier_s = sum(event["used"]["wall_s"] for event in earlier if event["event"] == "round")
@@ -87,7 +91,7 @@ def _time(
         write_text(spec_path, spec.to_json())
         out_path.touch()
         with log_path.open("wb") as log:
-            events = _run_worker(spec, spec_path, out_path, log, journal, progress, stall_seconds)
+            events = _run_worker(spec, spec_path, out_path, log, journal, progress, stall_seconds, python)
         if not events or events[-1]["event"] != "done":
             raise _failure(spec, events, log_path.read_text(encoding="utf-8", errors="replace"))
     samples = read_samples([*earlier, *events], seconds=earlier_s + time.monotonic() - started, notes=notes)
@@ -102,10 +106,11 @@ def _run_worker(
     journal: Journal | None,
     progress: Callable[[Progress], None] | None,
     stall_seconds: float,
+    python: str,
 ) -> list[Event]:
     """Events in order; the last one is ``ended`` or ``stalled`` when the worker did not finish by itself."""
     # -P keeps the working folder off the module path, where a folder may be called like a package.
-    command = [sys.executable, "-P", "-m", "placer.profiler.timing.worker", str(spec_path), str(out_path)]
+    command = [python, "-P", "-m", "placer.profiler.timing.worker", str(spec_path), str(out_path)]
     if journal is not None:
         command.append(str(journal.path))
     environment = {**os.environ, "OMP_NUM_THREADS": str(spec.threads)}
