@@ -1,6 +1,7 @@
 """Continuous batching on constant step times, where every figure can be worked out by hand."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,26 @@ def test_one_request_alone(scheduler: Scheduler) -> None:
     assert (served.decode_steps, served.prefill_steps, served.prefilled_tokens) == (99, 1, 512)
     # The last token is never written to the pool.
     assert served.peak_kv_tokens == 512 + 99
+
+
+@BOTH
+def test_what_a_client_takes_before_the_scheduler_knows_counts_to_its_ttft(scheduler: Scheduler) -> None:
+    # Two requests of one client: 5 ms on the way, 30 ms of prefill, 9 steps of 10 ms, each.
+    traffic = replace(closed_loop(1, *fixed_lengths(2, 512, 10)), client_us=5_000)
+    served = simulate(traffic, server(scheduler), TIMES)
+    assert served.ttft_ms().mean == pytest.approx(35)
+    assert served.tpot_ms().mean == pytest.approx(10)
+    assert served.duration_us == pytest.approx(2 * (5_000 + 30_000 + 9 * 10_000))
+
+
+@BOTH
+def test_the_other_client_decodes_meanwhile(scheduler: Scheduler) -> None:
+    # Both are known of after 5 ms and share the prefill; the first ends at 45 ms, and its next one, sent then, is
+    # known of at 50, in the middle of a step that ends at 55.
+    traffic = replace(closed_loop(2, np.array([8, 8, 8]), np.array([2, 20, 2])), client_us=5_000)
+    served = simulate(traffic, server(scheduler), TIMES)
+    assert served.arrival_us.tolist() == [0, 0, 45_000]
+    assert served.admitted_us.tolist() == [5_000, 5_000, 55_000]
 
 
 @BOTH

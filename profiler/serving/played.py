@@ -60,7 +60,8 @@ class Played:
         self.decode_steps = self.prefill_steps = self.prefilled_tokens = 0
         self.decode_us = self.prefill_us = self.kv_token_us = 0.0
         self.peak_kv_tokens = 0
-        self._sent = 0
+        self._sent = self._queued = 0
+        self._client_us = traffic.client_us
         self._closed = traffic.arrival_us is None
         self.arrival_us = np.full(N, np.nan) if traffic.arrival_us is None else traffic.arrival_us
         if self._closed:
@@ -69,16 +70,16 @@ class Played:
 
     @property
     def next_arrival_us(self) -> float:
-        """When the next request arrives by itself; infinite when none will."""
-        if self._closed or self._sent == self.arrival_us.size:
+        """When the scheduler next knows of a request by itself; infinite when it will not."""
+        if self._queued == (self._sent if self._closed else self.arrival_us.size):
             return float("inf")
-        return float(self.arrival_us[self._sent])
+        return float(self.arrival_us[self._queued]) + self._client_us
 
     def release(self) -> None:
         """Queue what has arrived by now."""
         while self.next_arrival_us <= self.now_us:
-            self.waiting.append(self._sent)
-            self._sent += 1
+            self.waiting.append(self._queued)
+            self._queued += 1
 
     def missing(self, request: int) -> int:
         """Known tokens of ``request`` whose KV is not held: 1 when it decodes, more when it is prefilled."""
@@ -144,5 +145,5 @@ class Played:
 
     def _send(self) -> None:
         self.arrival_us[self._sent] = self.now_us
-        self.waiting.append(self._sent)
         self._sent += 1
+        self.release()

@@ -26,6 +26,8 @@ class Traffic:
     cached_tokens
         int64 [N], tokens of each prompt that the server finds in its prefix cache, fewer than the prompt; None
         for no hits.
+    client_us
+        From a client's sending to the scheduler's knowing of a request: HTTP, tokenisation. It counts to the TTFT.
     """
 
     prompt_tokens: Tokens
@@ -33,6 +35,7 @@ class Traffic:
     arrival_us: NDArray[np.float64] | None
     clients: int
     cached_tokens: Tokens | None = None
+    client_us: float = 0.0
 
     def __post_init__(self) -> None:
         if self.prompt_tokens.shape != self.output_tokens.shape or self.prompt_tokens.ndim != 1:
