@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes tiny-moe gpu-campaign lint types imports check clean
+.PHONY: demo test test-runtimes tiny-moe gpu-campaign serving-validation lint types imports check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -36,6 +36,11 @@ TP ?= 1
 PROFILES ?= profiles
 gpu-campaign: $(VENV)/.kt
 	$(BIN)/python -m placer.examples.gpu_campaign --model $(MODELS) --tp $(TP) -o $(PROFILES)
+
+## Serves two models with vLLM's CPU engine under its own benchmark, beside what is predicted of them (5 minutes of an
+## otherwise idle machine); makes docs/serving-validation.md again.
+serving-validation: $(VENV)/.placer $(RUNTIMES)/.vllm-plugin
+	$(BIN)/python -m placer.examples.serving_validation -o docs/serving-validation.md
 
 # --- what CI adds ---------------------------------------------------------------------------------------
 

@@ -58,8 +58,8 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     if destination is not None and document.cpu_method in ("torch", "VLLM-BF16"):
         parts.append(
             Text(
-                "next: no runtime runs hot experts beside this CPU kernel, so this plan cannot be exported; a profile with "
-                "--cpu-kernel kt makes one that can, where kt-kernel takes the model's sizes (multiples of 128)"
+                "next: no runtime runs hot experts beside this CPU kernel, so this plan cannot be exported; a profile "
+                "with --cpu-kernel kt makes one that can, where kt-kernel takes the model's sizes (multiples of 128)"
             )
         )
     elif destination is not None:
