@@ -27,8 +27,8 @@ SMALL = ServingCase(
     batches=(1, 2, 4, 8, 12) * 2,
     steps=16,
 )
-LIMIT = 0.35
-"""Of an hour when the machine does other things too; `serving_validation` has the limits for an idle one."""
+LIMIT = 0.25
+"""Experts at half or twice their time miss by more. `serving_validation` has the limits for an idle machine."""
 
 
 @pytest.mark.runtime
@@ -38,6 +38,9 @@ def test_a_served_model_is_predicted_from_its_parts(tmp_path: Path) -> None:
     served = serve_case(SMALL, VllmEnvironment(PYTHON, core=0), tmp_path, print)
     assert served.kernel.output_error < 0.01
     assert served.steps.trace.header.top_k == 4
+    assert all(point.measured.output_tokens_per_s > 0 for point in served.points)
+    if served.kernel.quiet_warning:
+        pytest.skip(f"what a client measures beside other programs is theirs: {served.kernel.quiet_warning}")
     for point in served.points:
         if not point.fitted:
             assert point.predicted.output_tokens_per_s == pytest.approx(
