@@ -22,6 +22,7 @@ OTHERS = {
     "--output-format",
     "--max-concurrency",
     "--request-rate",
+    "--save-detailed",
 }
 """What every command takes, and flags of runtimes that an error may name."""
 
