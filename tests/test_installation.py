@@ -40,11 +40,11 @@ class Installed:
     sources: Path
     with_torch: bool
 
-    def run(self, program: str, *arguments: object, folder: Path | None = None) -> str:
+    def run(self, program: str, *arguments: object) -> str:
         """What a program of the environment prints; it must succeed."""
         done = subprocess.run(
             [self.binaries / program, *map(str, arguments)],
-            cwd=folder or self.binaries,
+            cwd=self.binaries,
             env=CLEAN,
             check=False,
             capture_output=True,
@@ -146,9 +146,10 @@ def test_a_trace_of_the_sources_is_judged(installed: Installed) -> None:
 
 
 def test_tests_of_the_sources_pass(installed: Installed) -> None:
-    # pytest's own program, since `python -m pytest` puts the sources before the installed copy.
-    files = [f"tests/{name}.py" for name in TESTS]
-    assert " passed" in installed.run("pytest", "-q", *files, folder=installed.sources)
+    # From another folder and by pytest's own program, or Python would find the sources before the installed copy.
+    files = [installed.sources / "tests" / f"{name}.py" for name in TESTS]
+    settings = ("--rootdir", installed.sources, "--config-file", installed.sources / "pyproject.toml")
+    assert " passed" in installed.run("pytest", "-q", *settings, *files)
 
 
 def test_a_package_named_kernels_stays_beside_it(installed: Installed) -> None:
