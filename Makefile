@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes browser tiny-moe gpu-campaign serving-validation lint types imports check clean
+.PHONY: demo test test-runtimes test-packaging browser tiny-moe gpu-campaign serving-validation lint types imports audit lock check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -17,7 +17,7 @@ demo: $(VENV)/.kt
 
 ## The tests that need no serving runtime.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not runtime"
+	$(BIN)/python -m pytest -m "not runtime and not packaging"
 
 ## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, a vLLM server, Triton's
 ## interpreter.
@@ -57,6 +57,23 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	rm -rf build && $(PIP) install --quiet --no-deps --target $(INSTALLED) .
 	cd $(INSTALLED) && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
+
+## Builds sdist and wheel twice, and installs the wheel alone into a clean environment of every Python that is here.
+test-packaging: $(VENV)/.dev
+	$(BIN)/python -m pytest -m packaging
+
+# Every package that placer brings is pinned, and its licence is one that we accept.
+audit: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/test_lock.py
+
+# Pins the newest versions that go with those chosen by hand, which stand above the line that says so.
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	sed '/^# Everything else/q' constraints.txt > build/chosen.txt
+	build/lock/bin/python -m pip install --quiet --constraint build/chosen.txt '.[dev]'
+	build/lock/bin/python -m pip freeze --all | grep --invert-match --extended-regexp '^(pip|moe-placer)\b' \
+		| sed 's/+cpu$$//' | grep --invert-match --line-regexp --fixed-strings --file build/chosen.txt > build/rest.txt
+	cat build/chosen.txt build/rest.txt > constraints.txt
 
 check: lint types imports test
 

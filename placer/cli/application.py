@@ -6,7 +6,6 @@ app = typer.Typer(
     name="placer",
     help="Split GPU memory between hot MoE experts and KV cache, with a proven bound.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

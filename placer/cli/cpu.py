@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placer.cli.completion import cpu_methods, cpu_names
 from placer.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -11,11 +12,19 @@ if TYPE_CHECKING:
 
 CpuOption = Annotated[
     str | None,
-    typer.Option("--cpu", help="CPU by datasheet, NAMEx2 for two sockets (placer hardware --list)."),
+    typer.Option(
+        "--cpu",
+        help="CPU by datasheet, NAMEx2 for two sockets (placer hardware --list).",
+        autocompletion=cpu_names,
+    ),
 ]
 CpuMethodOption = Annotated[
     str | None,
-    typer.Option("--cpu-method", help="Its kernel: RAWINT4 (default), AMXINT4, AMXINT8, LLAMAFILE or torch."),
+    typer.Option(
+        "--cpu-method",
+        help="Its kernel: RAWINT4 (default), AMXINT4, AMXINT8, LLAMAFILE or torch.",
+        autocompletion=cpu_methods,
+    ),
 ]
 CoresOption = Annotated[
     int | None, typer.Option("--cores", help="Cores that are there, of all sockets (with --cpu).")

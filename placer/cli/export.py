@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from placer.answer.console import command_line
 from placer.cli.application import app
+from placer.cli.completion import runtimes
 from placer.cli.option import JsonOption
 from placer.cli.terminal import print_json, say, show
 from placer.errors import BadInputError
@@ -20,7 +20,8 @@ def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
     runtime: Annotated[
-        str, typer.Option("--runtime", help="sglang-kt, vllm, vllm-plugin or llama.cpp.")
+        str,
+        typer.Option("--runtime", help="sglang-kt, vllm, vllm-plugin or llama.cpp.", autocompletion=runtimes),
     ] = "sglang-kt",
     model_path: Annotated[
         str | None,
@@ -47,6 +48,7 @@ def export(
     With --check-log or --check-dump: compare what a server runs with the plan. Exit code 1: it differs.
     """
     from placer.answer.applied import applied_answer
+    from placer.answer.console import command_line
     from placer.export.runtimes import check_applied, export_placement
 
     if check_log is not None or check_dump is not None:

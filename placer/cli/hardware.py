@@ -20,19 +20,21 @@ def hardware(
     ] = None,
 ) -> None:
     """Show this machine: CPU, caches, memory, and which kernels run here."""
-    from placer.answer.hardware import hardware_answer
-    from placer.answer.sheets import sheets_answer
-    from placer.hardware import hardware_document
-    from placer.profiler.profile import read_profile
-    from placer.sheets import sheets_document
-
     if list_names:
+        from placer.answer.sheets import sheets_answer
+        from placer.sheets import sheets_document
+
         sheets = sheets_document()
         if json_output:
             print_json(sheets)
         else:
             show(sheets_answer(sheets))
         return
+
+    from placer.answer.hardware import hardware_answer
+    from placer.hardware import hardware_document
+    from placer.profiler.profile import read_profile
+
     document = hardware_document(None if profile is None else read_profile(profile))
     if json_output:
         print_json(document)

@@ -6,8 +6,10 @@ import typer
 
 from placer.cli.application import app
 from placer.cli.argument import check_budget, choice
+from placer.cli.completion import cpu_methods
 from placer.cli.option import (
     GpuFreeOption,
+    GpuOption,
     HostMemoryOption,
     JsonOption,
     ModelOption,
@@ -26,9 +28,7 @@ def inspect(
         int | None,
         typer.Option("--plan", min=0, help="Do so many hot experts per layer fit? Shows both ledgers."),
     ] = None,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")
-    ] = None,
+    gpu: GpuOption = None,
     hbm_budget: Annotated[
         str | None, typer.Option("--hbm-budget", help="Per GPU: 72GiB, 80GB, or 75% of --gpu.")
     ] = None,
@@ -42,7 +42,12 @@ def inspect(
     dp: Annotated[int, typer.Option("--dp", min=1, help="Data-parallel attention groups, within tp.")] = 1,
     speculative: SpeculativeOption = False,
     cpu_method: Annotated[
-        str, typer.Option("--cpu-method", help="RAWINT4, AMXINT4, AMXINT8, LLAMAFILE or torch.")
+        str,
+        typer.Option(
+            "--cpu-method",
+            help="RAWINT4, AMXINT4, AMXINT8, LLAMAFILE or torch.",
+            autocompletion=cpu_methods,
+        ),
     ] = "RAWINT4",
     numa_nodes: Annotated[int, typer.Option("--numa", min=1, help="NUMA nodes of the host.")] = 1,
     host_memory: HostMemoryOption = None,

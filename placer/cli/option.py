@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
+from placer.cli.completion import gpu_names
+
 ModelOption = Annotated[Path, typer.Option("--model", help="Checkpoint directory (config.json is enough).")]
+GpuOption = Annotated[
+    str | None,
+    typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).", autocompletion=gpu_names),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 TpOption = Annotated[int, typer.Option("--tp", min=1, help="Tensor-parallel size.")]
 ProveOption = Annotated[

@@ -18,7 +18,7 @@ from placer.cli.cpu import (
     named_cpu,
 )
 from placer.cli.interruption import stop_if_interrupted
-from placer.cli.option import JsonOption, SeedOption, TpOption
+from placer.cli.option import GpuOption, JsonOption, SeedOption, TpOption
 from placer.cli.progress import ProgressBar
 from placer.cli.terminal import print_json, say, show
 from placer.errors import BadInputError
@@ -44,9 +44,7 @@ def profile(
         str | None,
         typer.Option("--gpu-kernel", help="Time this GPU: auto, sglang, vllm, deep_gemm, triton or torch."),
     ] = None,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")
-    ] = None,
+    gpu: GpuOption = None,
     cpu: CpuOption = None,
     cpu_method: CpuMethodOption = None,
     cores: CoresOption = None,

@@ -2,10 +2,6 @@
 
 import sys
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-from placer.answer.visible import visible
 from placer.cli.interruption import stop_if_interrupted
 
 
@@ -13,6 +9,9 @@ class ProgressBar:
     """A progress bar on stderr with the time left; silent where stderr is not a terminal."""
 
     def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -33,5 +32,7 @@ class ProgressBar:
 
     def __call__(self, text: str, share: float) -> None:
         """Show ``text`` and the share that is done; stops here if the command was interrupted."""
+        from placer.answer.visible import visible
+
         stop_if_interrupted()
         self._progress.update(self._task, description=visible(text), completed=share)

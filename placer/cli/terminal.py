@@ -4,7 +4,6 @@ import json
 import sys
 from typing import Any
 
-from placer.answer.console import print_answer, print_line
 from placer.errors import PlacerError
 
 
@@ -15,11 +14,15 @@ def print_json(document: dict[str, Any]) -> None:
 
 def show(answer: Any) -> None:
     """A whole answer on stderr."""
+    from placer.answer.console import print_answer
+
     print_answer(answer)
 
 
 def say(text: str, indent: str = "  ") -> None:
     """One message on stderr, wrapped between its words; what the user typed stays whole."""
+    from placer.answer.console import print_line
+
     print_line(text, indent=indent, whole=sys.argv[1:])
 
 

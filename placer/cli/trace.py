@@ -9,6 +9,7 @@ import typer
 
 from placer.cli.application import trace_app
 from placer.cli.argument import choice, known_model, prefill_side, secret
+from placer.cli.completion import trace_presets
 from placer.cli.interruption import INTERRUPTED, stop_if_interrupted
 from placer.cli.option import JsonOption, ModelOption, PrefillFromOption, SeedOption
 from placer.cli.progress import ProgressBar
@@ -231,6 +232,7 @@ def trace_synth(
         typer.Option(
             "--preset",
             help="gpt-oss-20b, qwen3-30b-a3b, qwen3-next-80b-a3b, olmoe, mixtral or domain-bound.",
+            autocompletion=trace_presets,
         ),
     ] = None,
     zipf: Annotated[

@@ -9,21 +9,13 @@ from placer.export.applied import Applied
 from placer.export.kt_applied import check_dump, check_log
 from placer.export.llama_cpp import export_llama_cpp
 from placer.export.result import ExportResult
+from placer.export.runtime_name import LOGGING_RUNTIMES, PREPARED_RUNTIMES, RUNTIMES
 from placer.export.sglang_kt import export_sglang_kt
 from placer.export.vllm import export_vllm
 from placer.export.vllm_log import check_vllm_log
 from placer.export.vllm_plugin import export_vllm_plugin
 from placer.model.config import CONFIG_CURE
 from placer.placement import PlacementDocument, read_placement
-
-RUNTIMES = ("sglang-kt", "vllm", "vllm-plugin", "llama.cpp")
-"""Names that ``--runtime`` takes."""
-
-PREPARED_RUNTIMES = ("sglang-kt",)
-"""Those of them that a machine can be checked for."""
-
-LOGGING_RUNTIMES = ("sglang-kt", "vllm-plugin")
-"""Those whose server log can be compared with a plan."""
 
 
 def export_placement(

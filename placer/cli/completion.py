@@ -1,0 +1,36 @@
+"""What a shell completes after an option: the names that this option takes."""
+
+
+def gpu_names() -> list[str]:
+    """GPUs with a datasheet."""
+    from placer.datasheet import GPU_NAMES
+
+    return list(GPU_NAMES)
+
+
+def cpu_names() -> list[str]:
+    """CPUs with a datasheet."""
+    from placer.cpu_datasheet import CPU_NAMES
+
+    return list(CPU_NAMES)
+
+
+def cpu_methods() -> list[str]:
+    """Methods by which a server runs cold experts."""
+    from placer.host import CPU_FORMATS
+
+    return list(CPU_FORMATS)
+
+
+def runtimes() -> list[str]:
+    """Runtimes that a placement can be exported for."""
+    from placer.export.runtime_name import RUNTIMES
+
+    return list(RUNTIMES)
+
+
+def trace_presets() -> list[str]:
+    """Presets of synthetic traces."""
+    from placer.profiler.trace.synth_presets import PRESETS
+
+    return list(PRESETS)
