@@ -40,7 +40,7 @@ def offered(line: str) -> list[str]:
         ("placer inspect --cpu-method AMX", ["AMXINT4", "AMXINT8"]),
         ("placer profile --cpu xeon-697", ["xeon-6979p", "xeon-6972p"]),
         ("placer export plan.json --runtime vl", ["vllm", "vllm-plugin"]),
-        ("placer trace synth --preset q", ["qwen3-30b-a3b"]),
+        ("placer trace synth --preset q", ["qwen3-30b-a3b", "qwen3-next-80b-a3b"]),
     ],
 )
 def test_names_are_completed(line: str, names: list[str]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from placer.answer.visible import visible
 from placer.errors import BadInputError
-from placer.export.runtimes import RUNTIMES, export_placement
+from placer.export.runtime_name import RUNTIMES
+from placer.export.runtimes import export_placement
 
 
 @dataclass(frozen=True)
