@@ -24,7 +24,7 @@ ALLOWED = {
     *("ISC", "MIT", "MIT-CMU", "PSF-2.0", "Zlib"),
     *("Apache Software License", "BSD License", "ISC License (ISCL)", "MIT License"),
     "Python Software Foundation License",
-    *("Apache 2.0 License", "BSD"),
+    *("Apache 2.0", "Apache 2.0 License", "BSD"),
 }
 # Of tools that are run and never shipped.
 ALLOWED_OF_TOOLS = ALLOWED | {
