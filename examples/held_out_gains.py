@@ -20,9 +20,9 @@ from placer.profiler.cost import CostModel, GpuRates, Provenance, Regime, SideCo
 from placer.profiler.trace.importing import check_trace_of, import_trace
 from placer.profiler.trace.trace import Trace
 from placer.sampling import decode_steps
-from placer.solve import solve_levels
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import solve_levels
 from placer.workload import Workload
 
 RUNNING = (1, 4, 16, 64)

@@ -13,7 +13,7 @@ from placer.answer.placement import placement_answer
 from placer.answer.profile import profile_answer
 from placer.answer.visible import visible
 from placer.errors import BadInputError
-from placer.export.runtimes import export_placement
+from placer.exports.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
 from placer.placement import write_placement
 from placer.planning import plan

@@ -23,9 +23,9 @@ from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import resampled_requests, split_requests
 from placer.profiler.trace.trace import CountTrace, Trace
 from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
-from placer.solve import solve_levels
 from placer.solve_request import SolveRequest
 from placer.solvers.problem import Mask
+from placer.solving import solve_levels
 
 WORTH = 0.02
 """Saving of a re-solve, as a share of the time per output token, from which it is worth a restart."""

@@ -24,9 +24,9 @@ from placer.profiler.profile_use import AS_PROFILED, ProfileUse, check_profile_e
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.trace import Trace
 from placer.sampling_document import heldout_sampling, robust_section
-from placer.solve import solve
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import solve
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
 from placer.what_if import SOLVE_SHARE, part

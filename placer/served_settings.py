@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from placer.export.kt_selection import hot_experts, kt_layout
+from placer.exports.kt_selection import hot_experts, kt_layout
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 

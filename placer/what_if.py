@@ -19,10 +19,10 @@ from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
-from placer.solve import Progress
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask
+from placer.solving import Progress
 
 GAP = 0.01
 """Gap at which the solver stops on a change, unless the plan's own is wider."""

@@ -8,9 +8,9 @@ from placer.placement import PlacementDocument
 from placer.prediction import Prediction
 from placer.profiler.profile import Profile
 from placer.profiler.trace.trace import Trace
-from placer.solve import Progress
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import Progress
 from placer.what_if import WhatIf, what_ifs
 from placer.what_if_section import WhatIfSection
 

@@ -158,7 +158,7 @@ class Profile:
         return hashlib.sha256(json.dumps(self.document(), sort_keys=True).encode()).hexdigest()
 
     def cost_model(self) -> CostModel:
-        """Both sides of a layer as `placer.solve` takes them, under the calibration where there is one."""
+        """Both sides of a layer as `placer.solving` takes them, under the calibration where there is one."""
         cost = self.kernel_cost_model()
         return cost if self.calibration is None else cost.calibrated(self.calibration.factors)
 

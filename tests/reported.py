@@ -13,7 +13,7 @@ from placer.planning import plan
 from placer.profiler.profile import Profile, write_profile
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
-from placer.solve import SolveRequest
+from placer.solving import SolveRequest
 from placer.workload import Workload
 
 NAME = "tiny <script>alert('name')</script>"

@@ -14,10 +14,10 @@ from placements import placement, placement_dict
 from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.errors import BadInputError
-from placer.export.applied import Applied
-from placer.export.kt_applied import check_dump, check_log
-from placer.export.kt_flags import left_unset
-from placer.export.kt_server_log import read_server_log
+from placer.exports.applied import Applied
+from placer.exports.kt_applied import check_dump, check_log
+from placer.exports.kt_flags import left_unset
+from placer.exports.kt_server_log import read_server_log
 from placer.hbm import LOAD_ORDER
 from placer.placement import PlacementDocument
 from placer.units import GIB

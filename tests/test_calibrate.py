@@ -20,7 +20,7 @@ from small_traces import token_trace
 from tiny_model import tiny_model
 
 from placer.benchmark_figures import benchmark_server, benchmark_traffic
-from placer.calibrate import CalibrateRequest, calibrate
+from placer.calibrating import CalibrateRequest, calibrate
 from placer.errors import BadInputError
 from placer.level_cost import step_costs
 from placer.model.spec import ModelSpec

@@ -17,7 +17,7 @@ from test_remedy import model_of
 from tiny_model import TINY_CONFIG
 
 from placer.errors import BadInputError
-from placer.export.kt_flags import server_flags
+from placer.exports.kt_flags import server_flags
 from placer.hbm import HbmLedger, free_memory_share
 from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument, read_placement, render_placement

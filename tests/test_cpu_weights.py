@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from test_preflight import CONFIG, only
 
 from placer.placement import PlacementDocument
-from placer.preflight.check import Check, Failure, Verdict
-from placer.preflight.cpu_weights import check_cpu_weights
+from placer.readiness.check import Check, Failure, Verdict
+from placer.readiness.cpu_weights import check_cpu_weights
 
 HOT = {1: [2, 0], 2: [], 3: [1, 3, 0, 2]}
 H, INNER = 256, 128

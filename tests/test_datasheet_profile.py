@@ -13,7 +13,7 @@ from profiles import SHAPE
 from profiles import profile as timed_profile
 from tiny_model import tiny_model
 
-from placer.calibrate import CalibrateRequest, calibrate
+from placer.calibrating import CalibrateRequest, calibrate
 from placer.cpu_datasheet import CpuAdjustment, cpu_datasheet
 from placer.errors import BadInputError
 from placer.profiler.attained import attained

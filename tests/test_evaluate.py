@@ -2,7 +2,7 @@
 
 import pytest
 
-from placer.evaluate import _verdict
+from placer.evaluation import _verdict
 from placer.interval import Interval
 
 TIMES = {"plan": 100.0, "frequency": 97.0, "uniform": 200.0}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from placer.errors import BadInputError
-from placer.export import kt_launch, llama_cpp, vllm, vllm_plugin
-from placer.export.folder import ExportFile, write_folder
+from placer.exports import kt_launch, llama_cpp, vllm, vllm_plugin
+from placer.exports.folder import ExportFile, write_folder
 
 LAUNCHES = {
     "sglang-kt": kt_launch._SCRIPT.replace("@RUNTIME@", "sglang-kt 0.7.2"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kt_export import CONFIG, plan, script
 
-from placer.export.sglang_kt import export_sglang_kt
+from placer.exports.sglang_kt import export_sglang_kt
 
 CLIENT = """
 import json, os, sys

@@ -10,8 +10,8 @@ from test_model import DEEPSEEK_V3
 from test_remedy import model_of
 
 from placer.errors import BadInputError
-from placer.export.kt_drafting import DRAFTING_ARCHITECTURES, drafting_flags
-from placer.export.kt_flags import left_unset, server_flags
+from placer.exports.kt_drafting import DRAFTING_ARCHITECTURES, drafting_flags
+from placer.exports.kt_flags import left_unset, server_flags
 from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument
 

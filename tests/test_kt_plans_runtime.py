@@ -18,12 +18,12 @@ from placements import FP8, placement
 from sglang_kt_source import REPOSITORY, hf_config, mask_functions, runtime_mask, source
 from shared_data import SHARED_DATA, needs_shared_data
 
-from placer.export.kt_applied import check_log
-from placer.export.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
-from placer.export.kt_arguments import planned_arguments
-from placer.export.kt_ranking import cut_ratio, ranked_counts
-from placer.export.kt_selection import kt_layout
-from placer.export.sglang_kt import BLOCK, expert_width, export_sglang_kt
+from placer.exports.kt_applied import check_log
+from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
+from placer.exports.kt_arguments import planned_arguments
+from placer.exports.kt_ranking import cut_ratio, ranked_counts
+from placer.exports.kt_selection import kt_layout
+from placer.exports.sglang_kt import BLOCK, expert_width, export_sglang_kt
 from placer.model.config import Config
 from placer.model.counts import read_counts
 from placer.model.families import family_of

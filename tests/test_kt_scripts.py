@@ -11,9 +11,9 @@ import pytest
 import yaml
 from kt_export import CONFIG, SCRIPTS, install, launch, plan, program, script
 
-from placer.export.kt_flags import LEFT_UNSET
-from placer.export.runtimes import export_placement
-from placer.export.sglang_kt import export_sglang_kt
+from placer.exports.kt_flags import LEFT_UNSET
+from placer.exports.runtimes import export_placement
+from placer.exports.sglang_kt import export_sglang_kt
 
 
 def test_flags_that_would_override_the_plan_are_never_set(tmp_path: Path, machine: Path) -> None:

@@ -12,15 +12,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placer.errors import BadInputError
-from placer.export.kt_ranking import NEVER_SELECTED, cut_ratio, ranked_counts
-from placer.export.kt_selection import (
+from placer.exports.kt_ranking import NEVER_SELECTED, cut_ratio, ranked_counts
+from placer.exports.kt_selection import (
     KtLayout,
     hot_experts,
     kt_layout,
     read_logical_count,
     select_hot,
 )
-from placer.export.sglang_kt import expert_width
+from placer.exports.sglang_kt import expert_width
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -10,10 +10,10 @@ from placements import placement, placement_dict
 from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.errors import BadInputError
-from placer.export.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
-from placer.export.kt_selection import kt_layout
-from placer.export.kt_warnings import mla_promise, warnings
-from placer.export.sglang_kt import export_sglang_kt
+from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
+from placer.exports.kt_selection import kt_layout
+from placer.exports.kt_warnings import mla_promise, warnings
+from placer.exports.sglang_kt import export_sglang_kt
 from placer.placement import PlacementDocument
 
 HOT = {1: [2, 0], 2: [1], 3: [1, 3, 0, 2]}

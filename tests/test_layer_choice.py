@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from layerwise import layerwise
 
 from placer.errors import BadInputError
-from placer.export.layer_choice import best_layers
+from placer.exports.layer_choice import best_layers
 
 
 def test_equal_layers_are_chosen_by_what_they_save() -> None:

@@ -12,8 +12,8 @@ import pytest
 from layerwise import layerwise
 
 from placer.errors import BadInputError
-from placer.export.gguf_experts import expert_layer_bytes
-from placer.export.llama_cpp import export_llama_cpp, first_cold, llama_flags, override
+from placer.exports.gguf_experts import expert_layer_bytes
+from placer.exports.llama_cpp import export_llama_cpp, first_cold, llama_flags, override
 
 
 def applies(value: str, name: str) -> bool:

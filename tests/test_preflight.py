@@ -12,12 +12,12 @@ from placements import FP8, placement, placement_dict
 
 from placer.hbm import LOAD_ORDER
 from placer.placement import PlacementDocument
-from placer.preflight.check import Check, Failure, Preflight, Verdict
-from placer.preflight.checkpoint import check_checkpoint
-from placer.preflight.cores import Cores, check_cores
-from placer.preflight.disk import check_disk
-from placer.preflight.gpu_memory import Gpu, Gpus, check_gpus, gpus
-from placer.preflight.host_memory import HostMemory, NodeMemory, check_host_memory, host_memory
+from placer.readiness.check import Check, Failure, Preflight, Verdict
+from placer.readiness.checkpoint import check_checkpoint
+from placer.readiness.cores import Cores, check_cores
+from placer.readiness.disk import check_disk
+from placer.readiness.gpu_memory import Gpu, Gpus, check_gpus, gpus
+from placer.readiness.host_memory import HostMemory, NodeMemory, check_host_memory, host_memory
 from placer.units import GIB, MIB
 
 Run = Callable[..., tuple[int, str, str]]

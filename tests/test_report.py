@@ -12,20 +12,20 @@ from reported import DOMAINS, NAME, ReportedJob
 from tiny_model import tiny_model
 
 from placer.errors import BadInputError
-from placer.export.runtimes import RUNTIMES, export_placement
+from placer.exports.runtimes import RUNTIMES, export_placement
 from placer.placement import write_placement
-from placer.report.absent import Absent
-from placer.report.baseline import placement_rows
-from placer.report.cost_scatter import cost_scatters
-from placer.report.domain import domain_tables
-from placer.report.frontier import Frontier, frontier
-from placer.report.heat_map import heat_map
-from placer.report.launch import launches
-from placer.report.layer_time import LayerTimes, layer_times
-from placer.report.ledger import hbm_ledger, host_ledger
-from placer.report.origin import origins
-from placer.report.report import make_report
-from placer.report.trace_score import TraceScore
+from placer.reports.absent import Absent
+from placer.reports.baseline import placement_rows
+from placer.reports.cost_scatter import cost_scatters
+from placer.reports.domain import domain_tables
+from placer.reports.frontier import Frontier, frontier
+from placer.reports.heat_map import heat_map
+from placer.reports.launch import launches
+from placer.reports.layer_time import LayerTimes, layer_times
+from placer.reports.ledger import hbm_ledger, host_ledger
+from placer.reports.origin import origins
+from placer.reports.report import make_report
+from placer.reports.trace_score import TraceScore
 
 VALUES = {"3": [4.0, 1.0, 2.0], "5": [8.0, 16.0, 0.5]}
 SENSITIVITY = {

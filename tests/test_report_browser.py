@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from reported import ReportedJob
 
-from placer.report.page import page
-from placer.report.report import make_report
+from placer.reports.page import page
+from placer.reports.report import make_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

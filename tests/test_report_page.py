@@ -15,11 +15,11 @@ from placements import figures, placement_dict
 from reported import ReportedJob
 
 from placer.placement import PlacementDocument, write_placement
-from placer.report.chart import charts
-from placer.report.ledger import Ledger
-from placer.report.page import page
-from placer.report.picture import write_pictures
-from placer.report.report import Report, make_report
+from placer.reports.chart import charts
+from placer.reports.ledger import Ledger
+from placer.reports.page import page
+from placer.reports.picture import write_pictures
+from placer.reports.report import Report, make_report
 
 
 @pytest.fixture(scope="module")

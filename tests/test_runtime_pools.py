@@ -19,7 +19,7 @@ from planned import planned
 from sglang_kt_pools import allocated
 from test_model import DEEPSEEK_V3, GPT_OSS_20B, QWEN3_30B
 
-from placer.export.kt_flags import render_config, server_flags
+from placer.exports.kt_flags import render_config, server_flags
 from placer.model.spec import ModelSpec, read_model
 from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument

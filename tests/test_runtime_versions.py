@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from placer.preflight.check import Verdict
-from placer.preflight.versions import Installed, check_versions, installed
+from placer.readiness.check import Verdict
+from placer.readiness.versions import Installed, check_versions, installed
 
 RULES = {"_init_kt_gpu_experts_masks": "a3ea5214", "generate_gpu_experts_masks": "f997957d"}
 FLAGS = (

@@ -12,10 +12,10 @@ from kt_export import CONFIG, FILES, SCRIPTS, plan
 from placements import placement
 
 from placer.errors import BadInputError
-from placer.export import sglang_kt
-from placer.export.kt_flags import longest_context, render_config, server_flags
-from placer.export.kt_selection import kt_layout, read_logical_count, select_hot
-from placer.export.sglang_kt import export_sglang_kt
+from placer.exports import sglang_kt
+from placer.exports.kt_flags import longest_context, render_config, server_flags
+from placer.exports.kt_selection import kt_layout, read_logical_count, select_hot
+from placer.exports.sglang_kt import export_sglang_kt
 from placer.placement import PlacementDocument, read_placement
 from placer.profiler.serving.graph_batch import captured_batches
 

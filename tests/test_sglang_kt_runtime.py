@@ -30,22 +30,22 @@ from test_remedy import model_of
 
 from placer.baselines import BASELINES
 from placer.errors import BadInputError
-from placer.export.flag import command_line
-from placer.export.kt_drafting import DRAFTING_ARCHITECTURES
-from placer.export.kt_flags import (
+from placer.exports.flag import command_line
+from placer.exports.kt_drafting import DRAFTING_ARCHITECTURES
+from placer.exports.kt_flags import (
     LEFT_UNSET,
     longest_context,
     recording_flags,
     render_config,
     server_flags,
 )
-from placer.export.kt_ranking import cut_ratio, ranked_counts
-from placer.export.kt_selection import kt_layout, select_hot
-from placer.export.sglang_kt import export_sglang_kt
-from placer.preflight.check import Verdict
-from placer.preflight.cpu_weights import conversion
-from placer.preflight.versions import check_versions, installed
+from placer.exports.kt_ranking import cut_ratio, ranked_counts
+from placer.exports.kt_selection import kt_layout, select_hot
+from placer.exports.sglang_kt import export_sglang_kt
 from placer.profiler.serving.graph_batch import captured_batches
+from placer.readiness.check import Verdict
+from placer.readiness.cpu_weights import conversion
+from placer.readiness.versions import check_versions, installed
 from placer.speculation import MTP_SPECULATION
 from placer.window_pool import RUNTIME_DEFAULT_RATIO
 

@@ -15,9 +15,9 @@ from placer.level import levels
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
-from placer.solve import solve
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import solve
 from placer.untraced import solve_untraced
 from placer.workload import Workload
 

@@ -23,9 +23,9 @@ from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.selection import selection_counts
 from placer.profiler.trace.split import split_requests
 from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
-from placer.solve import solve
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import solve
 from placer.workload import Workload
 
 

@@ -9,9 +9,9 @@ from tiny_model import tiny_cost, tiny_model
 
 from placer.gain import Gains
 from placer.interval import Interval
-from placer.solve import solve
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import solve
 from placer.verdict import placement_verdict
 
 

@@ -14,8 +14,8 @@ from vllm_server import PYTHON, needs_vllm
 
 from placer.cli import app
 from placer.errors import BadInputError
-from placer.export.vllm import export_vllm
-from placer.export.vllm_flags import kv_cache_bytes, layer_offload, offload_gib
+from placer.exports.vllm import export_vllm
+from placer.exports.vllm_flags import kv_cache_bytes, layer_offload, offload_gib
 from placer.placement import write_placement
 from placer.units import GIB
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from placer.cli import app
 from placer.errors import BadInputError
-from placer.export.runtimes import export_placement
-from placer.export.vllm_log import check_vllm_log
+from placer.exports.runtimes import export_placement
+from placer.exports.vllm_log import check_vllm_log
 from placer.runtime import load
 from placer.runtime.vllm.applied import AppliedLayer, AppliedPlan, hot_digest
 

@@ -15,8 +15,8 @@ from placements import placement_dict
 from vllm_server import PYTHON, needs_plugin, vllm_server
 
 from placer.examples import example_folder
-from placer.export.runtimes import export_placement
-from placer.export.vllm_log import check_vllm_log
+from placer.exports.runtimes import export_placement
+from placer.exports.vllm_log import check_vllm_log
 
 pytestmark = [pytest.mark.runtime, needs_plugin]
 

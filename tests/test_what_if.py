@@ -13,8 +13,8 @@ from placer.model.spec import ModelSpec
 from placer.planning import plan
 from placer.profiler.profile import Profile
 from placer.profiler.trace.trace import TokenTrace
-from placer.solve import solve
 from placer.solve_request import SolveRequest
+from placer.solving import solve
 from placer.what_if import WhatIf, what_ifs
 from placer.workload import Workload
 

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placer.export.applied import Applied, Comparison
+from placer.exports.applied import Applied, Comparison
 
 SHOWN = 8
 """Differences that are printed; --json has all."""

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.visible import all_visible, visible
-from placer.calibrate import Calibrated
+from placer.calibrating import Calibrated
 from placer.profiler.calibration import CalibratedFigure, Calibration, CalibrationSource
 from placer.profiler.factor import FACTOR_MEANING, FactorName
 

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from placer.answer.sampling import interval_text
 from placer.answer.visible import all_visible, short_name
-from placer.evaluate import Evaluation
+from placer.evaluation import Evaluation
 from placer.units import figure
 
 

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placer.preflight.check import Check, Preflight, Verdict
+from placer.readiness.check import Check, Preflight, Verdict
 
 
 def preflight_answer(preflight: Preflight) -> RenderableType:

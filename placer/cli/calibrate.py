@@ -56,8 +56,8 @@ def calibrate(
     needed beside the measurements. The kernels' measurements in the profile stay as they are.
     """
     from placer.answer.calibration import calibration_answer
-    from placer.calibrate import CalibrateRequest
-    from placer.calibrate import calibrate as calibrate_profile
+    from placer.calibrating import CalibrateRequest
+    from placer.calibrating import calibrate as calibrate_profile
     from placer.model.spec import read_model
     from placer.placement import read_placement
     from placer.profiler.benchmark_file import read_benchmark_file

@@ -24,7 +24,7 @@ def cpu_methods() -> list[str]:
 
 def runtimes() -> list[str]:
     """Runtimes that a placement can be exported for."""
-    from placer.export.runtime_name import RUNTIMES
+    from placer.exports.runtime_name import RUNTIMES
 
     return list(RUNTIMES)
 

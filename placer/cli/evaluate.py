@@ -22,7 +22,7 @@ def evaluate(
 ) -> None:
     """Compare a placement with the runtime's own strategies on any trace."""
     from placer.answer.evaluation import evaluation_answer
-    from placer.evaluate import evaluate as evaluate_placement
+    from placer.evaluation import evaluate as evaluate_placement
     from placer.model.spec import read_model
     from placer.placement import read_placement
     from placer.profiler.profile import read_profile

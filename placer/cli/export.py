@@ -49,7 +49,7 @@ def export(
     """
     from placer.answer.applied import applied_answer
     from placer.answer.console import command_line
-    from placer.export.runtimes import check_applied, export_placement
+    from placer.exports.runtimes import check_applied, export_placement
 
     if check_log is not None or check_dump is not None:
         if output is not None:

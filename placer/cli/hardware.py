@@ -32,7 +32,7 @@ def hardware(
         return
 
     from placer.answer.hardware import hardware_answer
-    from placer.hardware import hardware_document
+    from placer.hardware_document import hardware_document
     from placer.profiler.profile import read_profile
 
     document = hardware_document(None if profile is None else read_profile(profile))

@@ -35,9 +35,9 @@ def report(
     from placer.output import write_text
     from placer.profiler.profile import read_profile
     from placer.profiler.trace.file import read_trace
-    from placer.report.page import page
-    from placer.report.picture import write_pictures
-    from placer.report.report import make_report
+    from placer.reports.page import page
+    from placer.reports.picture import write_pictures
+    from placer.reports.report import make_report
     from placer.units import gib
 
     checked_output(output, [path for path in (placement, profile, trace) if path is not None])

@@ -7,9 +7,9 @@ from placer.modes.request import CompareRequest
 from placer.modes.search import target_excess
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Trace
-from placer.solve import solve
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
+from placer.solving import solve
 from placer.untraced import solve_untraced
 
 GAP = 0.02

@@ -1,0 +1,240 @@
+"""Export to SGLang + KTransformers: files from which sglang-kt 0.7.2 selects exactly the plan."""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+from placer.exports.folder import ExportFile, write_folder
+from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, architecture_of
+from placer.exports.kt_benchmark import render_benchmark
+from placer.exports.kt_flags import COUNTS_FILE, left_unset, recording_flags, render_config, server_flags
+from placer.exports.kt_launch import render_launch
+from placer.exports.kt_preflight import render_preflight
+from placer.exports.kt_ranking import planned_ratio, ranked_counts
+from placer.exports.kt_readme import render_readme
+from placer.exports.kt_record import check_recordable, render_record, unrecordable
+from placer.exports.kt_selection import (
+    RUNTIME,
+    KtLayout,
+    kt_layout,
+    read_logical_count,
+    select_hot,
+    unwrapped,
+)
+from placer.exports.kt_warnings import warnings
+from placer.exports.result import ExportResult
+from placer.exports.script import launch_line
+from placer.placement import PlacementDocument
+from placer.solvers.problem import Mask
+
+BLOCK = 128
+"""Rows and columns of an FP8 scale block; kt-kernel's INT4 kernels read out of bounds below it too."""
+_OTHER_KERNELS = {"torch": "torch's CPU kernel", "VLLM-BF16": "vLLM's CPU kernel"}
+"""CPU methods of no kt-kernel class."""
+GGUF_BLOCK = 256
+"""Values of a GGUF block, which LLAMAFILE gives whole to each CPU pool (kt_kernel/utils/llamafile.py)."""
+
+
+def export_sglang_kt(
+    placement: PlacementDocument,
+    out_dir: Path,
+    *,
+    config: dict[str, Any],
+    placement_bytes: bytes | None = None,
+    model_path: str | None = None,
+    kt_weight_path: str | None = None,
+    record: bool = False,
+    mem_fraction_static: float | None = None,
+) -> ExportResult:
+    """Write ranking, flags, README, the placement and the scripts that check, start, record and measure.
+
+    ``config`` is the model's config.json. ``placement_bytes`` are those of the placement's file, which goes along as
+    it is, so that hashes agree; None writes it anew. ``mem_fraction_static`` takes the place of the placement's own.
+    With ``record``, launch.sh itself starts the server with its expert recorder on, unless RECORD=0, as
+    benchmark.sh does; record.sh always records.
+    Before anything appears in ``out_dir``, the files are read back through the runtime's selection rule.
+
+    Raises
+    ------
+    BadInputError
+        When the runtime cannot run the plan as it stands (CPU method, expert sizes, layers that it holds to
+        be dense, settings), or the folder cannot be written; nothing is written then.
+    """
+    layout = _checked_layout(placement, config)
+    hot = {int(layer): ids for layer, ids in placement.hot.items()}
+    most = layout.experts if placement.most_hot is None else placement.most_hot
+    counts = ranked_counts(
+        hot,
+        placement.model.layers,
+        layout,
+        least={
+            layer: (layout.experts if placement.pins[layer] else 0)
+            if layer in placement.pins
+            else placement.least_hot
+            for layer in hot
+        },
+        full={layer for layer, ids in hot.items() if placement.pins.get(layer) is False or len(ids) == most},
+    )
+    if mem_fraction_static is None:
+        mem_fraction_static = placement.mem_fraction_static
+    if mem_fraction_static is None:
+        raise BadInputError(
+            "the placement does not say mem_fraction_static", "solve again with a profile of the GPU"
+        )
+    flags = server_flags(
+        placement,
+        config,
+        ratio=planned_ratio(placement, layout),
+        mem_fraction_static=mem_fraction_static,
+        model_path=model_path,
+        kt_weight_path=kt_weight_path,
+    )
+    recorder = recording_flags(placement.model.top_k)
+    if record:
+        check_recordable(config)
+    recordable = unrecordable(config) is None
+    notes = warnings(placement, config, layout)
+    saved = _saved(counts)
+    launch = render_launch(
+        config,
+        counts_file=COUNTS_FILE,
+        counts_sha256=hashlib.sha256(saved).hexdigest(),
+        cpu_method=placement.cpu_method,
+        model_path=model_path,
+        kt_weight_path=kt_weight_path,
+        recorder=recorder if record else (),
+        undoing=left_unset(placement),
+    )
+    readme = render_readme(placement, layout, flags, notes, recordable=recordable, record=record)
+    files = [
+        ExportFile(COUNTS_FILE, saved),
+        ExportFile("config.yaml", render_config(flags).encode()),
+        ExportFile("README.md", readme.encode()),
+        ExportFile("placement.json", placement_bytes or placement.model_dump_json(by_alias=True).encode()),
+        ExportFile("launch.sh", launch.encode(), executable=True),
+        ExportFile(
+            "preflight.sh",
+            render_preflight(model_path=model_path, kt_weight_path=kt_weight_path).encode(),
+            executable=True,
+        ),
+        ExportFile(
+            "benchmark.sh", render_benchmark(placement, model_path=model_path).encode(), executable=True
+        ),
+    ]
+    if recordable:
+        files.append(ExportFile("record.sh", render_record(recorder).encode(), executable=True))
+    write_folder(
+        out_dir,
+        files,
+        check=lambda staged: check_reads_back(staged, placement, config),
+        stale=() if recordable else ("record.sh",),
+    )
+    line = launch_line(out_dir, {"MODEL_PATH=DIR": model_path, "KT_WEIGHT_PATH=PATH": kt_weight_path})
+    return ExportResult(RUNTIME, Path(out_dir), tuple(file.name for file in files), line, notes)
+
+
+def check_reads_back(folder: Path, placement: PlacementDocument, config: Mapping[str, Any]) -> None:
+    """Raise BadInputError unless the runtime's rule, on the files in ``folder``, selects the plan exactly."""
+    layout = kt_layout(config)
+    flags = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    # The runtime's YAML reader hands values on as text.
+    ratio = float(str(flags["kt-gpu-experts-ratio"]))
+    selected = select_hot(read_logical_count(folder / COUNTS_FILE), layout, ratio)
+    wrong = _wrong_layers(selected[list(placement.model.layers)], placement)
+    if wrong:
+        layer, planned, found = wrong[0]
+        dense = (
+            ""
+            if layer in layout.moe_layers
+            else " (the runtime holds it to be dense and puts all of it there)"
+        )
+        raise BadInputError(
+            f"{RUNTIME} would not run this plan: layer {layer} would have {found} experts on the GPU, not "
+            f"{planned}{dense}; {len(wrong)} layer(s) differ",
+            "the runtime's layer rule does not fit this model: no export can run this plan",
+        )
+
+
+def _wrong_layers(selected: Mask, placement: PlacementDocument) -> list[tuple[int, int, int]]:
+    planned = placement.hot_mask()
+    return [
+        (layer, int(planned[row].sum()), int(selected[row].sum()))
+        for row, layer in enumerate(placement.model.layers)
+        if not np.array_equal(selected[row], planned[row])
+    ]
+
+
+def _checked_layout(placement: PlacementDocument, config: dict[str, Any]) -> KtLayout:
+    if placement.cpu_method in _OTHER_KERNELS:
+        raise BadInputError(
+            f"the plan was timed with {_OTHER_KERNELS[placement.cpu_method]}, which {RUNTIME} does not run",
+            "profile with --cpu-kernel kt, which takes sizes that are multiples of 128, and solve again",
+        )
+    layout = kt_layout(config)
+    model, text = placement.model, unwrapped(config)
+    if model.experts != layout.experts or model.layers[-1] >= layout.num_layers:
+        raise BadInputError(
+            f"config.json has {layout.num_layers} layers of {layout.experts} experts; the placement was made "
+            f"for {model.experts} experts in layers up to {model.layers[-1]}",
+            "give the config.json of the model that was planned for",
+        )
+    if str(text.get("model_type", "")).startswith("glm5_next"):
+        raise BadInputError(
+            f"{RUNTIME} runs GLM-5-Next with --kt-method FP8 only, not {placement.cpu_method}",
+            "no CPU method of placer runs this model",
+        )
+    architecture = architecture_of(config)
+    if architecture is not None and architecture not in SPLIT_ARCHITECTURES:
+        raise BadInputError(
+            f"{RUNTIME} has no {architecture} whose experts KT can split: every expert would be loaded to the GPU, "
+            "silently",
+            "serve the model with another runtime",
+        )
+    for name, width in (("hidden_size", text.get("hidden_size")), expert_width(text)):
+        if not isinstance(width, int) or width < 1 or width % BLOCK:
+            raise BadInputError(
+                f"config.json: {name} is {width!r}, which {BLOCK} does not divide",
+                "the runtime's FP8 and INT4 expert kernels cannot run this model",
+            )
+    _check_widths(placement, *expert_width(text))
+    return layout
+
+
+def _check_widths(placement: PlacementDocument, name: str, width: int) -> None:
+    """Raise BadInputError unless GPUs and CPU pools can cut an expert of ``width`` into whole blocks."""
+    if width % (BLOCK * placement.tp):
+        raise BadInputError(
+            f"config.json: {name} {width} over tp {placement.tp} GPUs leaves {width / placement.tp:g}, not whole "
+            f"FP8 blocks of {BLOCK}: {RUNTIME} refuses to load it",
+            "solve again with a smaller --tp",
+        )
+    pools = 1 if placement.kt is None else placement.kt.subpools
+    if placement.cpu_method == "LLAMAFILE" and (width % GGUF_BLOCK or width // GGUF_BLOCK < pools):
+        raise BadInputError(
+            f"config.json: {name} {width} is not {pools} or more whole blocks of {GGUF_BLOCK}, one for each CPU "
+            "pool: LLAMAFILE refuses it",
+            "profile with fewer NUMA pools or another --cpu-kernel, and solve again",
+        )
+
+
+def expert_width(text: Mapping[str, Any]) -> tuple[str, Any]:
+    """The field that holds the intermediate width of one routed expert, and its value."""
+    name = "moe_intermediate_size"
+    if text.get(name) is None:
+        name = "intermediate_size"
+    return name, text.get(name)
+
+
+def _saved(counts: NDArray[np.int64]) -> bytes:
+    """The expert-location file: a dict with ``logical_count`` int32 [1, num_layers, E]."""
+    buffer = io.BytesIO()
+    torch.save({"logical_count": torch.from_numpy(counts.astype(np.int32))[None]}, buffer)
+    return buffer.getvalue()

@@ -1,0 +1,64 @@
+"""The plan beside the placements that people run today, on the same bytes."""
+
+from dataclasses import dataclass
+
+from placer.answer.sampling import gain_text
+from placer.placement import PlacementDocument
+from placer.predicted_sections import Figures
+from placer.reports.absent import Absent
+from placer.units import figure, signed_percent
+
+PLAN = "this plan"
+
+
+@dataclass(frozen=True)
+class PlacementRow:
+    """One placement's figures in words; ``gain`` is the plan's over it with its 95 % interval, "" where unknown."""
+
+    name: str
+    decode_step: str
+    tpot_p95: str
+    ttft_p95: str
+    output_tokens_per_s: str
+    slower: str
+    cold_share: str
+    gain: str
+
+
+def placement_rows(document: PlacementDocument) -> tuple[PlacementRow, ...] | Absent:
+    """The plan first, then the baselines as the placement lists them."""
+    if not document.baselines:
+        return Absent(
+            "without a trace no expert is known to be hotter than another, so there is nothing to compare",
+            "record a trace and solve with it",
+        )
+    gains = document.heldout.gains or {}
+    plan = document.predicted
+    return (
+        _row(PLAN, plan, "", ""),
+        *(
+            _row(
+                name,
+                figures,
+                signed_percent(plan.output_tokens_per_s / figures.output_tokens_per_s - 1.0)
+                if figures.output_tokens_per_s
+                else "unknown",
+                "returned" if name == document.heldout.chosen else gain_text(gains.get(name)),
+            )
+            for name, figures in document.baselines.items()
+        ),
+    )
+
+
+def _row(name: str, figures: Figures, slower: str, gain: str) -> PlacementRow:
+    tpot, ttft = figures.tpot_ms.p95, figures.ttft_ms.p95
+    return PlacementRow(
+        name=name,
+        decode_step=f"{figure(figures.decode_step_ms, 2)} ms",
+        tpot_p95="unknown" if tpot is None else f"{figure(tpot, 1)} ms",
+        ttft_p95="unknown" if ttft is None else f"{figure(ttft / 1e3, 2)} s",
+        output_tokens_per_s=figure(figures.output_tokens_per_s, 1),
+        slower=slower,
+        cold_share=f"{figures.cold_share:.1%}",
+        gain=gain,
+    )
