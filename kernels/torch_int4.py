@@ -5,11 +5,11 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from placer.kernels.cores import usable_cores
 from placer.kernels.cpu_needs import CpuNeeds, cpu_flags
 from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Expert, Int4Matrix, Int4Source, repeated_int4
+from placer.kernels.thread_needs import threads_problem
 
 _CONVERT = "_convert_weight_to_int4pack_for_cpu"
 _MATMUL = "_weight_int4pack_mm_for_cpu"
@@ -52,12 +52,7 @@ class TorchInt4(ExpertMLP):
             )
         if problem := cls.needs.problem(shape, cpu_flags()):
             return problem
-        if threads > usable_cores():
-            return Problem(
-                f"{threads} threads were asked for, and this process may use {usable_cores()} cores",
-                f"use --threads {usable_cores()} or fewer",
-            )
-        return None
+        return threads_problem(threads)
 
     @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:

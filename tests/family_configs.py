@@ -80,11 +80,13 @@ QWEN3_5_122B: dict[str, Any] = {
         "max_position_embeddings": 262144,
     },
 }
-DEEPSEEK_V3_2: dict[str, Any] = {
-    "architectures": ["DeepseekV32ForCausalLM"],
-    "model_type": "deepseek_v32",
+DEEPSEEK_V3: dict[str, Any] = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "torch_dtype": "bfloat16",
     "num_hidden_layers": 61,
     "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
     "hidden_size": 7168,
     "intermediate_size": 18432,
     "moe_intermediate_size": 2048,
@@ -98,13 +100,19 @@ DEEPSEEK_V3_2: dict[str, Any] = {
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
     "v_head_dim": 128,
-    "index_head_dim": 128,
-    "index_n_heads": 64,
-    "index_topk": 2048,
+    "topk_method": "noaux_tc",
     "num_nextn_predict_layers": 1,
     "vocab_size": 129280,
     "max_position_embeddings": 163840,
     "quantization_config": FP8,
+}
+DEEPSEEK_V3_2: dict[str, Any] = {
+    **DEEPSEEK_V3,
+    "architectures": ["DeepseekV32ForCausalLM"],
+    "model_type": "deepseek_v32",
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "index_topk": 2048,
 }
 DEEPSEEK_V4_FLASH: dict[str, Any] = {
     "architectures": ["DeepseekV4ForCausalLM"],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from cuda_graph import replayed
 from expert_calls import relative_error
 
 from placer.errors import MissingComponentError
@@ -195,14 +196,7 @@ def test_on_a_gpu_they_agree_inside_a_cuda_graph(
     q, k, v = (each.cuda() for each in call(shape, B, Q, T))
     v = k[..., : shape.value_width] if shape.shared else v
     run = kernel().bound(shape, q, k, v)
-    run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = run()
-    graph.replay()
-    torch.cuda.synchronize()
-    assert relative_error(out.cpu(), reference_attention(shape, q, k, v).cpu()) < ROUNDING
+    assert relative_error(replayed(run), reference_attention(shape, q, k, v).cpu()) < ROUNDING
 
 
 def test_flashinfer_is_told_apart_from_a_missing_package() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from family_configs import DEEPSEEK_V4_FLASH, MIMO_V2_FLASH, QWEN3_NEXT_80B
+from family_configs import DEEPSEEK_V3, DEEPSEEK_V4_FLASH, MIMO_V2_FLASH, QWEN3_NEXT_80B
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from placements import placement_dict
 from planned import planned
-from test_model import DEEPSEEK_V3
 from test_remedy import model_of
 from tiny_model import TINY_CONFIG
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from family_configs import DEEPSEEK_V3_2, DEEPSEEK_V4_PRO, HUNYUAN_A13B, QWEN3_5_122B
+from family_configs import DEEPSEEK_V3, DEEPSEEK_V3_2, DEEPSEEK_V4_PRO, FP8, HUNYUAN_A13B, QWEN3_5_122B
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_model import DEEPSEEK_V3, FP8, GPT_OSS_20B, KIMI_K2, QWEN3_30B, QWEN3_CODER_480B
+from test_model import GPT_OSS_20B, KIMI_K2, QWEN3_30B, QWEN3_CODER_480B
 from tiny_model import tiny_model
 
 from placer.demand import MemoryDemand

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hostile_pickle import MakesFolder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_traces import count_trace, token_trace
@@ -186,20 +187,8 @@ def test_no_bytes_bring_a_traceback(
         import_trace(path, format=format, **MODEL)
 
 
-class _Runs:
-    """A pickle that would make a folder when it is loaded."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = str(marker)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        import os
-
-        return os.mkdir, (self.marker,)
-
-
 def test_code_in_a_pickle_never_runs(tmp_path: Path) -> None:
-    hostile = _Runs(tmp_path / "ran")
+    hostile = MakesFolder(tmp_path / "ran")
     frame = pd.DataFrame({"layer": [hostile], "expert": [0], "count": [1]})
     objects = np.array([hostile], dtype=object)
     legacy = io.BytesIO()

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from family_configs import QWEN3_NEXT_80B
+from family_configs import DEEPSEEK_V3, QWEN3_NEXT_80B
 from planned import planned
-from test_model import DEEPSEEK_V3
 from test_remedy import model_of
 
 from placer.errors import BadInputError

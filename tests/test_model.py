@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from family_configs import DEEPSEEK_V3, FP8
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from placer.model.module import WEIGHT_CLASSES
 from placer.model.spec import ModelSpec, read_model
 
 GIB = 2**30
-FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 
 QWEN3_30B: dict[str, Any] = {
     "architectures": ["Qwen3MoeForCausalLM"],
@@ -63,32 +63,6 @@ GPT_OSS_20B: dict[str, Any] = {
     "vocab_size": 201088,
     "max_position_embeddings": 131072,
     "quantization_config": {"quant_method": "mxfp4"},
-}
-DEEPSEEK_V3: dict[str, Any] = {
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "model_type": "deepseek_v3",
-    "torch_dtype": "bfloat16",
-    "num_hidden_layers": 61,
-    "first_k_dense_replace": 3,
-    "moe_layer_freq": 1,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "num_attention_heads": 128,
-    "num_key_value_heads": 128,
-    "q_lora_rank": 1536,
-    "kv_lora_rank": 512,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "topk_method": "noaux_tc",
-    "num_nextn_predict_layers": 1,
-    "vocab_size": 129280,
-    "max_position_embeddings": 163840,
-    "quantization_config": FP8,
 }
 KIMI_K2 = {
     **DEEPSEEK_V3,

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from family_configs import DEEPSEEK_V3, FP8
 from hypothesis import given
 from hypothesis import strategies as st
-from test_model import DEEPSEEK_V3, FP8, MINIMAX_M2, QWEN3_30B, QWEN3_CODER_480B
+from test_model import MINIMAX_M2, QWEN3_30B, QWEN3_CODER_480B
 
 from placer.errors import BadInputError
 from placer.model.spec import ModelSpec, read_model

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from placements import FP8, placement, placement_dict
+from kt_export import CONFIG, plan
+from placements import placement_dict
 
 from placer.hbm import LOAD_ORDER
 from placer.placement import PlacementDocument
@@ -22,19 +23,6 @@ from placer.units import GIB, MIB
 
 Run = Callable[..., tuple[int, str, str]]
 HOT = {1: [2, 0], 2: [], 3: [1, 3, 0, 2]}
-CONFIG: dict[str, Any] = {
-    "num_hidden_layers": 4,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "first_k_dense_replace": 1,
-    "hidden_size": 256,
-    "moe_intermediate_size": 128,
-    "quantization_config": FP8,
-}
-
-
-def plan(**changes: Any) -> PlacementDocument:
-    return placement(HOT, layers=[1, 2, 3], experts=4, **changes)
 
 
 def verdicts(checks: Any) -> dict[str, str]:

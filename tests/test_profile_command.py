@@ -15,6 +15,13 @@ from placer.profiler.profile import read_profile, write_profile
 Run = Callable[..., tuple[int, str, str]]
 
 
+def solve_options(folder: Path) -> list[object]:
+    """`placer solve` of the model and the profile in ``folder``, without a trace."""
+    options: list[object] = ["solve", "--model", folder / "model", "--trace", "none"]
+    options += ["--profile", folder / "profile.json", "--concurrency", 2]
+    return [*options, "-o", folder / "placement.json"]
+
+
 def test_a_profile_with_its_table_and_its_samples(run: Run, tmp_path: Path) -> None:
     tiny_model(tmp_path / "model")
     options = ["profile", "--model", tmp_path / "model", "--gpu", "h200", "--cpu-kernel", "torch"]
@@ -98,16 +105,7 @@ def test_merge_refuses_profiles_that_do_not_belong_together(run: Run, tmp_path: 
 def test_solve_refuses_a_profile_of_other_threads_unless_it_is_forced(run: Run, tmp_path: Path) -> None:
     tiny_model(tmp_path / "model")
     write_profile(profile(), tmp_path / "profile.json")
-    options = [
-        "solve",
-        "--model",
-        tmp_path / "model",
-        "--trace",
-        "none",
-        "--profile",
-        tmp_path / "profile.json",
-    ]
-    options += ["--concurrency", 2, "-o", tmp_path / "placement.json"]
+    options = solve_options(tmp_path)
     code, _, err = run(*options, "--threads", 8)
     assert code == 2
     assert "the server is to run 8" in err
@@ -127,16 +125,7 @@ def test_solve_refuses_a_profile_of_other_threads_unless_it_is_forced(run: Run, 
 def test_solve_takes_another_models_profile_when_it_is_forced(run: Run, tmp_path: Path) -> None:
     tiny_model(tmp_path / "model")
     write_profile(profile(replace(SHAPE, expert_intermediate_size=256)), tmp_path / "profile.json")
-    options = [
-        "solve",
-        "--model",
-        tmp_path / "model",
-        "--trace",
-        "none",
-        "--profile",
-        tmp_path / "profile.json",
-    ]
-    options += ["--concurrency", 2, "-o", tmp_path / "placement.json"]
+    options = solve_options(tmp_path)
     assert run(*options)[0] == 2
     code, _, err = run(*options, "--force-profile")
     assert code == 0
@@ -149,8 +138,7 @@ def test_solve_refuses_a_profile_that_is_far_off_unless_it_is_forced(run: Run, t
     overall = replace(made.cpu.report.overall, mape=0.45)
     far_off = replace(made.cpu, report=replace(made.cpu.report, overall=overall))
     write_profile(replace(made, cpu=far_off), tmp_path / "profile.json")
-    options = ["solve", "--model", tmp_path / "model", "--trace", "none", "--concurrency", 2]
-    options += ["--profile", tmp_path / "profile.json", "-o", tmp_path / "placement.json"]
+    options = solve_options(tmp_path)
     code, _, err = run(*options)
     assert code == 2
     said = " ".join(err.split())

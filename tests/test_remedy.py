@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from family_configs import FP8
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hbm import QWEN3_235B
-from test_model import FP8, QWEN3_CODER_480B
+from test_model import QWEN3_CODER_480B
 from tiny_model import tiny_model
 
 from placer.demand import MemoryDemand

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hostile_pickle import MakesFolder
 from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.errors import BadInputError
@@ -156,19 +157,9 @@ def test_what_differs_between_trace_and_model_is_named(tmp_path: Path) -> None:
         check_trace_matches(trace, layers=[0], experts=2, top_k=2, name="other")
 
 
-class _Runs:
-    """A pickle that would create a file when it is loaded."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.marker,)
-
-
 def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    path = saved(tmp_path / "t", topk=np.array([_Runs(marker)], dtype=object))
+    path = saved(tmp_path / "t", topk=np.array([MakesFolder(marker)], dtype=object))
     with pytest.raises(BadInputError, match="never loaded"):
         import_trace(path)
     assert not marker.exists()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hostile_pickle import MakesFolder
 from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.errors import BadInputError
@@ -254,21 +255,9 @@ def test_a_dump_of_another_model_is_refused(tmp_path: Path) -> None:
             import_trace(path, **model)  # type: ignore[arg-type]
 
 
-class _Runs:
-    """A pickle that would create a file when it is loaded."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = str(marker)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        import os
-
-        return os.mkdir, (self.marker,)
-
-
 def test_code_in_a_pickle_never_runs(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    path = dumped(tmp_path / "d.pt", {"logical_count": _Runs(marker)})
+    path = dumped(tmp_path / "d.pt", {"logical_count": MakesFolder(marker)})
     with pytest.raises(BadInputError, match="plain data"):
         import_trace(path, top_k=2)
     assert not marker.exists()
