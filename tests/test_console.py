@@ -60,7 +60,7 @@ def test_markup_in_names_is_printed_as_it_is(capsys: pytest.CaptureFixture[str])
     table.add_column("[bold]domain[/bold]")
     table.add_row("[red]code[/red] :smile:")
     print_answer(table)
-    assert capsys.readouterr().err.splitlines() == ["[bold]domain[/bold]    ", "[red]code[/red] :smile:"]
+    assert capsys.readouterr().err.splitlines() == ["[bold]domain[/bold]", "[red]code[/red] :smile:"]
 
 
 def test_errors_wrap_at_spaces_but_not_in_quotes_or_paths() -> None:

@@ -3,6 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.exports.applied import Applied, Comparison
 
 SHOWN = 8
@@ -15,12 +16,11 @@ def applied_answer(applied: Applied) -> RenderableType:
     unknown = [row for row in applied.rows if row.same is None]
     same = len(applied.rows) - len(different) - len(unknown)
     if different:
-        head = Text(
-            f"the server does not run the plan: {len(different)} of {len(applied.rows)} checks differ",
-            style="bold",
+        head = VerdictLine(
+            f"the server does not run the plan: {len(different)} of {len(applied.rows)} checks differ"
         )
     else:
-        head = Text(f"the server runs the plan: {same} checks agree", style="bold")
+        head = VerdictLine(f"the server runs the plan: {same} checks agree")
     lines = [Text(f"{applied.source}, as {applied.runtime} writes it")]
     lines += [line for row in different[:SHOWN] for line in _difference(row)]
     if len(different) > SHOWN:

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible, visible
 from placer.output import write_whole
 from placer.solvers.bench.bench import BenchReport, BenchRow
@@ -39,7 +40,7 @@ def _results(rows: Sequence[BenchRow]) -> Iterator[RenderableType]:
         known = "no placement is known"
         if best.best_known_us is not None:
             known = f"best known {figure(best.best_known_us, 1)} µs ({best.best_known_by})"
-        yield Text(f"{visible(name)}: {known}")
+        yield VerdictLine(f"{visible(name)}: {known}")
         table = Table(box=None, pad_edge=False)
         for header in (
             "  solver",
@@ -71,7 +72,7 @@ def _results(rows: Sequence[BenchRow]) -> Iterator[RenderableType]:
 
 def _compared(rows: Sequence[ComparisonRow]) -> Iterator[RenderableType]:
     worse = [row for row in rows if not row.never_worse]
-    yield Text(
+    yield VerdictLine(
         "At equal time the structured solver is never worse than HiGHS."
         if not worse
         else f"At equal time HiGHS is better in {len(worse)} of {len(rows)} cases."

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible, visible
 from placer.calibrating import Calibrated
 from placer.profiler.calibration import CalibratedFigure, Calibration, CalibrationSource
@@ -18,7 +19,7 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
     """Measured against predicted, before and after, and what every factor rests on."""
     calibration = all_visible(result.calibration)
     parts: list[RenderableType] = [
-        Text(_verdict(calibration), style="bold"),
+        VerdictLine(_verdict(calibration)),
         Text(f"  server: {calibration.placement}; routing: {calibration.trace}"),
         Text("  " + "; ".join(_source(each) for each in calibration.sources)),
         Text(""),

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
 from placer.units import GIB, figure, gib, signed_percent
 
@@ -14,7 +15,7 @@ def comparison_answer(document: dict[str, Any]) -> RenderableType:
     """The `compare` document in at most 100 columns."""
     document = all_visible(document)
     parts: list[RenderableType] = [
-        Text(f"{document['model']}: {document['verdict']}", style="bold"),
+        VerdictLine(f"{document['model']}: {document['verdict']}"),
         Text(f"  {_asked(document)}"),
         Text(""),
     ]

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.segment import Segment
+from rich.segment import Segment, Segments
 from rich.text import Text
 
+from placer.answer.detail import Detail
+from placer.answer.part import chosen_parts
 from placer.answer.visible import visible
 
 WIDTH = 100
@@ -74,12 +76,28 @@ def print_line(text: str, *, indent: str = "  ", whole: Iterable[str] = ()) -> N
         sys.stderr.write(wrapped(visible(text), width=width, indent=indent, whole=map(visible, whole)) + "\n")
 
 
-def print_answer(answer: RenderableType) -> None:
-    """Print to stderr, at most 100 columns wide; colour only on a terminal (and never under NO_COLOR)."""
+def print_answer(answer: RenderableType, detail: Detail = Detail.USUAL) -> None:
+    """Print to stderr what is shown at ``detail``, at most 100 columns wide; colour only on a terminal.
+
+    Rich leaves colours out of pipes and dumb terminals, and under NO_COLOR.
+    """
     width = _width(Console(stderr=True))
-    console = _PlainConsole(stderr=True, width=width, soft_wrap=False, markup=False, emoji=False)
+    console = _PlainConsole(
+        stderr=True, width=width, soft_wrap=False, markup=False, emoji=False, highlight=False
+    )
     # In a group, a text keeps its own way of wrapping.
-    console.print(Group(answer), highlight=False, crop=False)
+    for line in Segment.split_lines(console.render(Group(*chosen_parts(answer, detail)))):
+        console.print(Segments([*_without_trailing_blanks(line), Segment.line()]), end="", crop=False)
+
+
+def _without_trailing_blanks(line: Sequence[Segment]) -> list[Segment]:
+    """``line`` without the blanks that fill a table's last column."""
+    kept = list(line)
+    while kept and not kept[-1].control:
+        last = kept.pop()
+        if text := last.text.rstrip():
+            return [*kept, Segment(text, last.style)]
+    return kept
 
 
 class _PlainConsole(Console):

@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.drift import Advice, Drift
 
 _WHAT = {
@@ -39,7 +40,7 @@ def drift_answer(found: Drift) -> RenderableType:
         lines.append(f"no confidence interval: {found.no_interval}")
     lines += [f"note: {note}" for note in found.notes]
     return Group(
-        Text(f"{_WHAT[found.advice]}: {found.reason}", style="bold"),
+        VerdictLine(f"{_WHAT[found.advice]}: {found.reason}"),
         Text(""),
         table,
         Text(""),

@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.sampling import interval_text
 from placer.answer.visible import all_visible, short_name
 from placer.evaluation import Evaluation
@@ -37,7 +38,7 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
         f"({evaluation.concurrency:,} clients)",
         style="dim",
     )
-    parts: list[RenderableType] = [Text(evaluation.verdict, style="bold"), Text(""), table, steps]
+    parts: list[RenderableType] = [VerdictLine(evaluation.verdict), Text(""), table, steps]
     if evaluation.gains.no_interval is not None:
         parts.append(Text(f"no interval: {evaluation.gains.no_interval}"))
     if evaluation.dynamic is not None:

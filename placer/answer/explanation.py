@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import visible
 from placer.explanation import ExpertPlace, Explanation
 from placer.units import gib
@@ -23,9 +24,8 @@ def explanation_answer(found: Explanation) -> RenderableType:
 def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
     where = "hot" if place.hot else "cold"
     lines = [
-        Text(
-            f"layer {place.layer}, expert {place.expert} is {where}: rank {place.rank:,} of all experts by value",
-            style="bold",
+        VerdictLine(
+            f"layer {place.layer}, expert {place.expert} is {where}: rank {place.rank:,} of all experts by value"
         ),
         Text(f"being hot saves {_value(found, place)} (all other experts staying where they are)"),
     ]
@@ -47,7 +47,7 @@ def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
 
 def _layer(found: Explanation) -> RenderableType:
     held = "" if found.held_by is None else f" (held by {found.held_by})"
-    head = Text(f"layer {found.layer}: {found.hot} of {found.experts} experts hot{held}", style="bold")
+    head = VerdictLine(f"layer {found.layer}: {found.hot} of {found.experts} experts hot{held}")
     table = Table(box=None, pad_edge=False)
     for header in ("expert", "place", "saves µs per output token", "µs per GiB", "rank of all"):
         table.add_column(header, justify="left" if header == "place" else "right")

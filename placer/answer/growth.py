@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.solvers.bench.growth import Growth
 
 
 def growth_answer(results: Sequence[Growth]) -> RenderableType:
     """The fit of each family, then its solves."""
-    return Group(*(part for result in results for part in (Text(_verdict(result)), _points(result))))
+    return Group(*(part for result in results for part in (VerdictLine(_verdict(result)), _points(result))))
 
 
 def _verdict(result: Growth) -> str:

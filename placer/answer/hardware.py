@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
 from placer.units import gib
 
@@ -42,7 +43,8 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
     for kernel in document["kernels"]:
         table.add_row(kernel["name"], kernel["method"], kernel["side"], kernel["problem"] or "works")
     roofline = (Text(""), *_roofline(document["roofline"])) if document["roofline"] else ()
-    return Group(*[Text(line) for line in lines], Text(""), table, *roofline)
+    head, *rest = lines
+    return Group(VerdictLine(head), *[Text(line) for line in rest], Text(""), table, *roofline)
 
 
 def _roofline(roofline: dict[str, Any]) -> tuple[RenderableType, ...]:

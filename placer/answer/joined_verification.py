@@ -3,6 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.joined_verification import JoinedVerification
 
 
@@ -13,10 +14,9 @@ def joined_answer(verification: JoinedVerification) -> RenderableType:
         return Text(f"hot side not run: {verification.not_run}", style="dim")
     document = verification.document()
     return Group(
-        Text(
+        VerdictLine(
             f"both sides at once, measured against predicted: MAPE {errors.mape:.1%}, p90 {errors.p90_error:.1%}, "
             f"bias {errors.bias:+.1%} over {errors.calls} layer-steps",
-            style="bold",
         ),
         Text(
             f"a layer-step takes {document['measured_us'] / 1e3:,.3f} ms measured, "

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
 from placer.units import gib
 
@@ -15,7 +16,7 @@ _BAR_WIDTH = 40
 def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
     """The ``plan`` section as a verdict, one table, and the flags; ``experts`` is E of a layer."""
     plan = all_visible(plan)
-    parts: list[RenderableType] = [Text(_verdict(plan, experts), style="bold")]
+    parts: list[RenderableType] = [VerdictLine(_verdict(plan, experts))]
     for remedy in plan["remedies"]:
         parts.append(Text(f"  would fit: {remedy['advice']}"))
     parts += [Text(""), _ledger(plan), Text("")]

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
 from placer.units import gib
 
@@ -16,10 +17,9 @@ def model_answer(document: dict[str, Any]) -> RenderableType:
     layers = document["moe_layers"]
     size, form = document["expert_bytes"], document["expert_format"]
     per_layer, all_experts = document["experts"], document["experts"] * len(layers)
-    head = Text(
+    head = VerdictLine(
         f"{document['model']}: {len(layers)} MoE layers of {document['num_layers']}, {per_layer} experts, "
-        f"top-{document['top_k']}, {document['parameters']['total'] / 1e9:,.2f} B parameters",
-        style="bold",
+        f"top-{document['top_k']}, {document['parameters']['total'] / 1e9:,.2f} B parameters"
     )
     experts = Table(box=None, pad_edge=False)
     for header in ("one expert", "format", "size", "all experts"):

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.console import command, sparkline
+from placer.answer.part import VerdictLine
 from placer.answer.sampling import gain_text, sampling_lines
 from placer.answer.serving import serving_lines
 from placer.answer.visible import all_visible, visible
@@ -24,7 +25,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     document = all_visible(document)
     predicted, kv = document.predicted, document.kv
     parts: list[RenderableType] = [
-        Text(verdict_sentence(document), style="bold"),
+        VerdictLine(verdict_sentence(document)),
         Text(f"  {document.heldout.verdict}"),
         *serving_lines(document),
         *objective_lines(document),

@@ -3,6 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.readiness.check import Check, Preflight, Verdict
 
 
@@ -13,7 +14,7 @@ def preflight_answer(preflight: Preflight) -> RenderableType:
     ready = "not ready" if preflight.exit_code else "ready"
     if not preflight.exit_code and count[Verdict.UNKNOWN]:
         ready = "ready as far as could be checked"
-    head = Text(f"{ready} for {preflight.runtime}: {parts}", style="bold")
+    head = VerdictLine(f"{ready} for {preflight.runtime}: {parts}")
     worst = sorted(preflight.checks, key=lambda check: list(_ORDER).index(check.verdict))
     return Group(head, *[line for check in worst for line in _lines(check)])
 

@@ -5,6 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
@@ -28,10 +29,9 @@ def profile_answer(profile: Profile) -> RenderableType:
 
 def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
     overall = cpu.report.overall
-    head = Text(
+    head = VerdictLine(
         f"{cpu.backend} {cpu.method}: held-out MAPE {overall.mape:.1%}, p90 {overall.p90_error:.1%}, "
         f"bias {signed_percent(overall.bias)} over {overall.calls} calls that took no part in the fit",
-        style="bold",
     )
     errors = Table(box=None, pad_edge=False)
     for header in ("held-out calls", "calls", "MAPE", "p90", "bias"):
@@ -82,10 +82,9 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
 
 def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
     low, high = cpu.band
-    head = Text(
+    head = VerdictLine(
         f"{cpu.device} by datasheet, {cpu.method}: nothing was timed; true times of the CPU's side may be "
         f"{low:g} to {high:g} times what is said here",
-        style="bold",
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("tokens of a call")

@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
 from placer.profiler.factor import UNCALIBRATED
 from placer.runtime_verification import STAGES, RuntimeVerification
@@ -15,10 +16,9 @@ def runtime_verification_answer(found: RuntimeVerification) -> RenderableType:
     """Measured against predicted, by layer and size of the call."""
     found = all_visible(found)
     errors = found.errors
-    head = Text(
+    head = VerdictLine(
         f"layers as the runtime timed them, against predicted: MAPE {errors.mape:.1%}, p90 {errors.p90_error:.1%}, "
-        f"bias {errors.bias:+.1%} over {errors.calls} layers and sizes",
-        style="bold",
+        f"bias {errors.bias:+.1%} over {errors.calls} layers and sizes"
     )
     applied = "none" if found.applied == UNCALIBRATED else str(found.applied)
     facts = [

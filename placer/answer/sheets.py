@@ -6,6 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
+
 
 def sheets_answer(document: dict[str, Any]) -> RenderableType:
     """Two tables and their sources, numbered where they stand in the table."""
@@ -22,7 +24,7 @@ def sheets_answer(document: dict[str, Any]) -> RenderableType:
     )
     number = {source: str(index) for index, source in enumerate(sources, start=1)}
     return Group(
-        Text("by datasheet, for --cpu and --gpu; two sockets: NAMEx2", style="bold"),
+        VerdictLine("by datasheet, for --cpu and --gpu; two sockets: NAMEx2"),
         Text(""),
         _cpus(document["cpu_sheets"], number),
         Text(""),

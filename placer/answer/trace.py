@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.console import sparkline
+from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible, short_name
 
 _MOST_DOMAINS = 12
@@ -17,7 +18,7 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
     """The `trace info` document: the verdict with what decided it, then skew, locality, layers and domains."""
     document = all_visible(document)
     parts: list[RenderableType] = [
-        Text(f"{document['verdict']}: {document['verdict_reason']}", style="bold"),
+        VerdictLine(f"{document['verdict']}: {document['verdict_reason']}"),
         Text(f"do: {document['advice']}"),
         Text(""),
         _coverage(document),

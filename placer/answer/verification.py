@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.verification import PartErrors, Verification
 
 SHOWN = 5
@@ -13,10 +14,9 @@ def verification_answer(verification: Verification) -> RenderableType:
     """Measured against predicted, in total, by kind of step, by regime and for the worst layer-steps."""
     overall, medians = verification.overall, verification.median_errors
     errors, net = overall.errors, overall.net_errors
-    head = Text(
+    head = VerdictLine(
         f"cold side, measured against predicted: MAPE {errors.mape:.1%}, p90 {errors.p90_error:.1%}, bias "
-        f"{errors.bias:+.1%} over {errors.calls} layer-steps of held-out requests",
-        style="bold",
+        f"{errors.bias:+.1%} over {errors.calls} layer-steps of held-out requests"
     )
     facts = [
         f"a layer-step takes {overall.measured_us / 1e3:,.3f} ms measured (lower quartile of "

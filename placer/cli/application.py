@@ -1,17 +1,71 @@
-"""The applications that commands belong to."""
+"""The applications that commands belong to; every command of theirs takes -q and -v."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-app = typer.Typer(
+from placer.cli.terminal import set_detail
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DETAIL = {
+    "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Print the verdict and errors alone.")],
+    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Print everything there is to say.")],
+}
+
+
+class _Application(typer.Typer):
+    """An application whose commands take how much they print."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Command], Command]:
+        """As Typer's, with -q and -v added."""
+        return _registered(super().command(name, **options))
+
+    def callback(self, **options: Any) -> Callable[[Command], Command]:
+        """As Typer's; -q and -v are added where it is a command by itself."""
+        register = super().callback(**options)
+        return _registered(register) if self.info.invoke_without_command is True else register
+
+
+def _registered(register: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    def decorate(function: Command) -> Command:
+        register(_with_detail(function))
+        return function
+
+    return decorate
+
+
+def _with_detail(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with two more options, which it never sees."""
+
+    @functools.wraps(function)
+    def run(*args: Any, quiet: bool, verbose: bool, **kwargs: Any) -> Any:
+        set_detail(quiet=quiet, verbose=verbose)
+        return function(*args, **kwargs)
+
+    known = inspect.signature(function)
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in _DETAIL.items()
+    ]
+    run.__signature__ = known.replace(parameters=[*known.parameters.values(), *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {**function.__annotations__, **_DETAIL}
+    return run
+
+
+app = _Application(
     name="placer",
     help="Split GPU memory between hot MoE experts and KV cache, with a proven bound.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(
+trace_app = _Application(
     help="Routing traces: import, record, judge, compare, synthesise.", no_args_is_help=True
 )
 app.add_typer(trace_app, name="trace")
-profile_app = typer.Typer(invoke_without_command=True)
+profile_app = _Application(invoke_without_command=True)
 app.add_typer(profile_app, name="profile")

@@ -10,7 +10,7 @@ import typer
 from placer.cli.application import app
 from placer.cli.argument import check_nothing_empty
 from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
-from placer.cli.terminal import fail, say
+from placer.cli.terminal import fail, reset_detail, say
 from placer.errors import BadInputError, PlacerError
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
@@ -21,6 +21,7 @@ _NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsH
 def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
     _interrupted.clear()
+    reset_detail()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Under nohup a command outlives its terminal.
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -8,7 +8,7 @@ import typer
 from placer.cli.application import app
 from placer.cli.completion import runtimes
 from placer.cli.option import JsonOption
-from placer.cli.terminal import print_json, say, show
+from placer.cli.terminal import add, print_json, say, show
 from placer.errors import BadInputError
 
 DIFFERS = 1
@@ -78,6 +78,6 @@ def export(
         print_json(result.document())
         return
     for note in result.notes:
-        say(f"note: {note}")
+        add(f"note: {note}")
     say(f"{output}: {', '.join(result.files)}")
     show(command_line("launch:", result.launch_line))

@@ -20,7 +20,7 @@ from placer.cli.cpu import (
 from placer.cli.interruption import stop_if_interrupted
 from placer.cli.option import GpuOption, JsonOption, SeedOption, TpOption
 from placer.cli.progress import ProgressBar
-from placer.cli.terminal import print_json, say, show
+from placer.cli.terminal import add, print_json, say, show
 from placer.errors import BadInputError
 from placer.output import checked_output
 
@@ -151,10 +151,10 @@ def profile_merge(
     checked_output(output, [cpu, gpu])
     write_profile(result, output)
     if sides[cpu].cpu_by_datasheet and not sides[gpu].cpu_by_datasheet:
-        say(f"note: the CPU of {gpu} was timed, that of {cpu} is a datasheet: is the order meant?")
+        add(f"note: the CPU of {gpu} was timed, that of {cpu} is a datasheet: is the order meant?")
     for path, side in sides.items():
         if side.calibration is not None:
-            say(f"note: the calibration of {path} is left out: it is of one server with both sides")
+            add(f"note: the calibration of {path} is left out: it is of one server with both sides")
     if json_output:
         print_json(result.document())
     else:

@@ -1,17 +1,22 @@
-"""The progress bar of a command."""
+"""The progress of a command: a bar on a terminal, now and then a line elsewhere, nothing under -q."""
 
 import sys
+import time
 
 from placer.cli.interruption import stop_if_interrupted
+from placer.cli.terminal import quiet, say
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressBar:
-    """A progress bar on stderr with the time left; silent where stderr is not a terminal."""
+    """Progress on stderr with the time left."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+        terminal = sys.stderr.isatty()
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -19,9 +24,10 @@ class ProgressBar:
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
-            disable=not sys.stderr.isatty(),
+            disable=quiet() or not terminal,
         )
         self._task = self._progress.add_task("", total=1.0)
+        self._lines = None if quiet() or terminal else ProgressLines(time.monotonic())
 
     def __enter__(self) -> "ProgressBar":
         self._progress.start()
@@ -36,3 +42,26 @@ class ProgressBar:
 
         stop_if_interrupted()
         self._progress.update(self._task, description=visible(text), completed=share)
+        if self._lines is not None and (line := self._lines.due(text, share, time.monotonic())) is not None:
+            say(line)
+
+
+class ProgressLines:
+    """Lines for a log, at most one in ten seconds; ``start_s`` is the clock's time at which the work began."""
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = self._last_s = start_s
+
+    def due(self, text: str, share: float, now_s: float) -> str | None:
+        """A line if one is due at ``now_s``, with the time left where the ``share`` done tells."""
+        if now_s - self._last_s < _SECONDS_BETWEEN_LINES:
+            return None
+        self._last_s = now_s
+        if not 0.0 < share <= 1.0:
+            return f"{text} ..."
+        left_s = (now_s - self._start_s) * (1.0 / share - 1.0)
+        return f"{text}: {share:.0%} done, about {_time_left(left_s)} left"
+
+
+def _time_left(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -9,7 +9,7 @@ from placer.cli.application import app
 from placer.cli.interruption import stop_if_interrupted
 from placer.cli.option import JsonOption
 from placer.cli.progress import ProgressBar
-from placer.cli.terminal import print_json, say
+from placer.cli.terminal import add, print_json, say
 from placer.output import checked_output
 
 
@@ -70,4 +70,4 @@ def report(
     for path in pictures:
         say(str(path))
     for name, part in made.absent.items():
-        say(f"not shown: {name}: {part.why}; {part.cure}")
+        add(f"not shown: {name}: {part.why}; {part.cure}")

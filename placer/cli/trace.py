@@ -13,7 +13,7 @@ from placer.cli.completion import trace_presets
 from placer.cli.interruption import INTERRUPTED, stop_if_interrupted
 from placer.cli.option import JsonOption, ModelOption, PrefillFromOption, SeedOption
 from placer.cli.progress import ProgressBar
-from placer.cli.terminal import print_json, say, show
+from placer.cli.terminal import add, print_json, say, show
 from placer.errors import BadInputError
 from placer.output import checked_output
 from placer.profiler.trace.formats import FORMATS, formats_help
@@ -69,7 +69,7 @@ def trace_import(
     with ProgressBar() as bar:
         imported = import_files(sources, output, request, bar)
     for note in imported.header.notes:
-        say(f"note: {note}")
+        add(f"note: {note}")
     say(
         f"{output}: {imported.tokens:,} tokens, {len(imported.header.layers)} MoE layers, "
         f"{imported.header.experts} experts"
@@ -157,7 +157,7 @@ def trace_record(
         say(f"interrupted: {stop}")
         sys.exit(INTERRUPTED)
     for note in recording.trace().header.notes:
-        say(f"note: {note}")
+        add(f"note: {note}")
     say(recording.summary())
 
 
