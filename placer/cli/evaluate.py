@@ -22,19 +22,15 @@ def evaluate(
 ) -> None:
     """Compare a placement with the runtime's own strategies on any trace."""
     from placer.answer.evaluation import evaluation_answer
-    from placer.evaluation import evaluate as evaluate_placement
-    from placer.model.spec import read_model
-    from placer.placement import read_placement
-    from placer.profiler.profile import read_profile
-    from placer.profiler.trace.file import read_trace
+    from placer.api.evaluate import evaluate as evaluate_placement
     from placer.profiler.trace.mix import parse_mix
 
     result = evaluate_placement(
-        read_placement(placement),
-        read_model(model),
-        read_trace(trace),
-        read_profile(profile),
-        mix={} if mix is None else parse_mix(mix),
+        placement,
+        model=model,
+        trace=trace,
+        profile=profile,
+        mix=None if mix is None else parse_mix(mix),
         seed=seed,
     )
     if json_output:

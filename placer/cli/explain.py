@@ -19,10 +19,9 @@ def explain(
 ) -> None:
     """Say why experts are hot or cold: value, rank, and what moving one would cost."""
     from placer.answer.explanation import explanation_answer
-    from placer.explanation import explain as explain_placement
-    from placer.placement import read_placement
+    from placer.api.explain import explain as explain_placement
 
-    result = explain_placement(read_placement(placement), layer, expert)
+    result = explain_placement(placement, layer=layer, expert=expert)
     if json_output:
         print_json(result.document())
     else:

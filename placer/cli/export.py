@@ -49,26 +49,26 @@ def export(
     """
     from placer.answer.applied import applied_answer
     from placer.answer.console import command_line
-    from placer.exports.runtimes import check_applied, export_placement
+    from placer.api.export import export as export_placement
+    from placer.api.export_check import export_check
 
     if check_log is not None or check_dump is not None:
         if output is not None:
             raise BadInputError("-o and a check were both given", "export and check one after the other")
-        checks = check_applied(placement, runtime=runtime, log=check_log, dump=check_dump)
-        same = all(check.same for check in checks)
+        found = export_check(placement, runtime=runtime, check_log=check_log, check_dump=check_dump)
         if json_output:
-            print_json({"same": same, "checks": [check.document() for check in checks]})
+            print_json(found.document())
         else:
-            for check in checks:
+            for check in found.checks:
                 show(applied_answer(check))
-        if not same:
+        if not found.same:
             raise typer.Exit(DIFFERS)
         return
     if output is None:
         raise BadInputError("export needs a folder to write", "add -o DIR")
     result = export_placement(
         placement,
-        output,
+        output=output,
         runtime=runtime,
         model_path=model_path,
         kt_weight_path=kt_weight_path,

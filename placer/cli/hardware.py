@@ -22,9 +22,9 @@ def hardware(
     """Show this machine: CPU, caches, memory, and which kernels run here."""
     if list_names:
         from placer.answer.sheets import sheets_answer
-        from placer.sheets import sheets_document
+        from placer.api.hardware_list import hardware_list
 
-        sheets = sheets_document()
+        sheets = hardware_list().document()
         if json_output:
             print_json(sheets)
         else:
@@ -32,10 +32,9 @@ def hardware(
         return
 
     from placer.answer.hardware import hardware_answer
-    from placer.hardware_document import hardware_document
-    from placer.profiler.profile import read_profile
+    from placer.api.hardware import hardware as this_hardware
 
-    document = hardware_document(None if profile is None else read_profile(profile))
+    document = this_hardware(profile=profile).document()
     if json_output:
         print_json(document)
     else:

@@ -1,21 +1,18 @@
 """`placer trace`: import, record, info, compare, synth, bench."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from placer.cli.application import trace_app
-from placer.cli.argument import choice, known_model, prefill_side, secret
+from placer.cli.argument import secret
 from placer.cli.completion import trace_presets
 from placer.cli.interruption import INTERRUPTED, stop_if_interrupted
 from placer.cli.option import JsonOption, ModelOption, PrefillFromOption, SeedOption
 from placer.cli.progress import ProgressBar
 from placer.cli.terminal import add, print_json, say, show
-from placer.errors import BadInputError
-from placer.output import checked_output
 from placer.profiler.trace.formats import FORMATS, formats_help
 
 RESOLVE = 1
@@ -53,21 +50,21 @@ def trace_import(
     as text. Or it holds counts [layers, experts] or [windows, layers, experts], and tokens [windows]. Both may name
     layers (indices in the checkpoint), experts and top_k, which --model also gives.
     """
-    from placer.profiler.trace.fleet import ImportRequest, import_files
-    from placer.profiler.trace.trace import Phase
+    from placer.api.trace_import import trace_import as import_trace
 
-    phases: dict[str, Phase | None] = {"all": None, "prefill": Phase.PREFILL, "decode": Phase.DECODE}
-    request = ImportRequest(
-        model=known_model(model),
-        format=form,
-        phase=choice(phase, phases, "--phase"),
-        keep=keep,
-        windows=windows,
-        broken=broken,
-        dask=dask,
-    )
     with ProgressBar() as bar:
-        imported = import_files(sources, output, request, bar)
+        imported = import_trace(
+            sources,
+            output=output,
+            model=model,
+            format=form,
+            phase=phase,
+            keep=keep,
+            windows=windows,
+            broken=broken,
+            dask=dask,
+            progress=bar,
+        )
     for note in imported.header.notes:
         add(f"note: {note}")
     say(
@@ -131,28 +128,30 @@ def trace_record(
     ] = False,
 ) -> None:
     """Record which experts each token takes: through transformers here, or from a running server."""
-    from placer.profiler.trace.generation import GenerationSettings
-    from placer.profiler.trace.prompt import read_prompts
-    from placer.profiler.trace.record import RecordRequest, record
+    from placer.api.trace_record import trace_record as record_trace
     from placer.profiler.trace.recording import RecordingInterrupted
 
-    checked_output(output)
-    prompts = read_prompts([*(text or []), *(texts or [])], cut_characters=cut, most_per_domain=requests)
-    request = RecordRequest(
-        model=model,
-        server=server,
-        settings=GenerationSettings(output_tokens, temperature, seed),
-        resume=resume,
-        concurrency=concurrency,
-        timeout_s=timeout,
-        api_key=secret(api_key_env),
-        device=device,
-        dtype=dtype,
-        trust_remote_code=trust_remote_code,
-    )
     try:
         with ProgressBar() as bar:
-            recording = record(request, prompts, output, progress=bar)
+            recording = record_trace(
+                [*(text or []), *(texts or [])],
+                output=output,
+                model=model,
+                server=server,
+                output_tokens=output_tokens,
+                temperature=temperature,
+                seed=seed,
+                requests=requests,
+                cut=cut,
+                resume=resume,
+                concurrency=concurrency,
+                timeout=timeout,
+                api_key=secret(api_key_env),
+                device=device,
+                dtype=dtype,
+                trust_remote_code=trust_remote_code,
+                progress=bar,
+            )
     except RecordingInterrupted as stop:
         say(f"interrupted: {stop}")
         sys.exit(INTERRUPTED)
@@ -167,10 +166,9 @@ def trace_info_command(
 ) -> None:
     """Say what a trace is worth: skew against the uniform null, reuse, domains."""
     from placer.answer.trace import trace_answer
-    from placer.profiler.trace.file import read_trace
-    from placer.profiler.trace.info import trace_info
+    from placer.api.trace_info import trace_info
 
-    document = trace_info(read_trace(trace))
+    document = trace_info(trace).document()
     if json_output:
         print_json(document)
     else:
@@ -197,22 +195,19 @@ def trace_compare(
     Exit code 0: keep the plan (or record more first). 1: re-solve. Others as for every command.
     """
     from placer.answer.drift import drift_answer
-    from placer.drift import Advice, compare_traces
-    from placer.model.spec import read_model
-    from placer.placement import read_placement
-    from placer.profiler.profile import read_profile
-    from placer.profiler.trace.file import read_trace
+    from placer.api.trace_compare import trace_compare as compare_traces
+    from placer.drift import Advice
 
     with ProgressBar() as bar:
         found = compare_traces(
-            read_placement(placement),
-            read_model(model),
-            read_profile(profile),
-            read_trace(first),
-            read_trace(second),
+            first,
+            second,
+            placement=placement,
+            model=model,
+            profile=profile,
             worth=worth,
-            prefill_from=prefill_side(prefill_from),
-            time_limit_s=time_limit,
+            prefill_from=prefill_from,
+            time_limit=time_limit,
             seed=seed,
             progress=bar,
         )
@@ -254,27 +249,19 @@ def trace_synth(
     seed: SeedOption = 0,
 ) -> None:
     """Synthesise a trace, labelled so: with the measured statistics of a known model, or by Zipf's law."""
-    from placer.profiler.trace.file import write_trace
-    from placer.profiler.trace.synth import synthesise
-    from placer.profiler.trace.zipf import zipf_trace
+    from placer.api.trace_synth import trace_synth as synthesise
 
-    checked_output(output)
-    lengths = {"requests": requests, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
-    if (preset is None) == (zipf is None):
-        raise BadInputError(
-            "a trace is made from a preset or by Zipf's law", "give --preset or --zipf, not both"
-        )
-    if preset is not None:
-        if model is not None:
-            raise BadInputError("a preset has its own shape", "leave --model out, or use --zipf")
-        trace = synthesise(preset, domains=domains, seed=seed, **lengths)
-    else:
-        if model is None or domains is not None:
-            raise BadInputError(
-                "--zipf takes the shape of a model, and has no domains", "give --model DIR alone"
-            )
-        trace = zipf_trace(known_model(model), zipf or 0.0, seed=seed, **lengths)
-    write_trace(trace, output)
+    trace = synthesise(
+        preset,
+        zipf=zipf,
+        model=model,
+        requests=requests,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        domains=domains,
+        seed=seed,
+        output=output,
+    )
     say(f"{output}: {trace.tokens:,} tokens, {trace.header.source}")
 
 
@@ -291,15 +278,12 @@ def trace_bench(
 ) -> None:
     """Time import and replay of synthetic traces of growing size, or of one dump, on this machine."""
     from placer.answer.trace_bench import trace_bench_answer
-    from placer.profiler.trace.bench import bench_file, bench_sizes, bench_trace
+    from placer.api.trace_bench import trace_bench as bench_trace
 
     with ProgressBar() as bar:
-        if source is not None:
-            rows = [bench_file(source, known_model(model))]
-        else:
-            rows = list(bench_trace(bench_sizes(ids), progress=bar))
+        found = bench_trace(source, ids=ids, model=model, progress=bar)
     stop_if_interrupted()
     if json_output:
-        print_json({"rows": [asdict(row) for row in rows]})
+        print_json(found.document())
     else:
-        show(trace_bench_answer(rows))
+        show(trace_bench_answer(list(found.rows)))

@@ -62,65 +62,35 @@ def verify(
                     f"--kt-log and {flag} were both given: a log is compared whole, nothing is run",
                     "give one of the two",
                 )
-        _verify_runtime(placement, model, trace, profile, kt_log, seed=seed, json_output=json_output)
+        from placer.answer.runtime_verification import runtime_verification_answer
+        from placer.api.verify_kt_log import verify_kt_log
+
+        compared = verify_kt_log(placement, kt_log, model=model, trace=trace, profile=profile, seed=seed)
+        if json_output:
+            print_json(compared.document())
+        else:
+            show(runtime_verification_answer(compared))
         return
     from placer.answer.joined_verification import joined_answer
     from placer.answer.verification import verification_answer
-    from placer.joined_verification import verify_joined
-    from placer.model.spec import read_model
-    from placer.placement import read_placement
-    from placer.profiler.profile import read_profile
-    from placer.profiler.trace.file import read_trace
-    from placer.verification import VerifyRequest
-    from placer.verification import verify as verify_placement
+    from placer.api.verify import verify as verify_placement
 
-    request = VerifyRequest(
-        layer_steps=200 if layer_steps is None else layer_steps,
-        running=numbers("--running", running or "auto"),
-        prefill_tokens=numbers("--prefill", prefill or "auto"),
-        max_seconds=120.0 if max_seconds is None else max_seconds,
-        seed=seed,
-    )
-    spec = read_model(model)
-    inputs = (read_placement(placement), spec, read_trace(trace), read_profile(profile))
     with ProgressBar() as bar:
-        result = verify_placement(*inputs, request, progress=bar)
-        joined = verify_joined(
-            *inputs,
-            layer_steps=request.layer_steps,
-            max_seconds=request.max_seconds,
+        result = verify_placement(
+            placement,
+            model=model,
+            trace=trace,
+            profile=profile,
+            layer_steps=200 if layer_steps is None else layer_steps,
+            running=numbers("--running", running or "auto"),
+            prefill=numbers("--prefill", prefill or "auto"),
+            max_seconds=120.0 if max_seconds is None else max_seconds,
             seed=seed,
             progress=bar,
         )
     stop_if_interrupted()
     if json_output:
-        print_json({**result.document(), "hot_side": joined.document()})
-    else:
-        show(verification_answer(result))
-        show(joined_answer(joined))
-
-
-def _verify_runtime(
-    placement: Path, model: Path, trace: Path, profile: Path, kt_log: Path, *, seed: int, json_output: bool
-) -> None:
-    """`placer verify --kt-log`."""
-    from placer.answer.runtime_verification import runtime_verification_answer
-    from placer.model.spec import read_model
-    from placer.placement import read_placement
-    from placer.profiler.kt_timing_log import read_kt_timing_log
-    from placer.profiler.profile import read_profile
-    from placer.profiler.trace.file import read_trace
-    from placer.runtime_verification import verify_runtime
-
-    result = verify_runtime(
-        read_placement(placement),
-        read_model(model),
-        read_trace(trace),
-        read_profile(profile),
-        read_kt_timing_log(kt_log),
-        seed=seed,
-    )
-    if json_output:
         print_json(result.document())
     else:
-        show(runtime_verification_answer(result))
+        show(verification_answer(result.cold))
+        show(joined_answer(result.joined))

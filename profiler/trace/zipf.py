@@ -45,8 +45,9 @@ def zipf_trace(
     for layer in range(L):
         expert = random.permutation(E).astype(np.uint16)
         keys = random.standard_exponential((T, E), dtype=np.float32)
-        # -log of an exponential draw is Gumbel noise.
-        np.log(keys, out=keys)
+        # -log of an exponential draw is Gumbel noise; a draw of 0 comes first.
+        with np.errstate(divide="ignore"):
+            np.log(keys, out=keys)
         keys -= log_weight
         ids[:, layer] = expert[np.argpartition(keys, K - 1, axis=1)[:, :K]]
     phase = np.full(length, Phase.DECODE, dtype=np.uint8)

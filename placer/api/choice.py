@@ -1,0 +1,31 @@
+"""Values that are one of a few names."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from placer.errors import BadInputError
+
+Chosen = TypeVar("Chosen")
+
+
+def choice(text: str, choices: Mapping[str, Chosen], flag: str) -> Chosen:
+    """What ``text`` stands for among ``choices``.
+
+    Raises
+    ------
+    BadInputError
+        When it is none of them.
+    """
+    if text not in choices:
+        raise BadInputError(f"{flag} {text!r} is not known", f"use one of: {', '.join(choices)}")
+    return choices[text]
+
+
+def kv_dtype(text: str) -> str:
+    """How keys and values are held: "bf16" or "fp8"."""
+    return choice(text, {name: name for name in ("bf16", "fp8")}, "--kv-dtype")
+
+
+def prefill_side(text: str) -> str:
+    """Whether decode tokens stand in for missing prompts: "decode" or "none"."""
+    return choice(text, {name: name for name in ("decode", "none")}, "--prefill-from")

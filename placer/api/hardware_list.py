@@ -1,0 +1,9 @@
+"""`placer.hardware_list`: the CPUs and GPUs that are known by name."""
+
+from placer.api.facts import Facts
+from placer.sheets import sheets_document
+
+
+def hardware_list() -> Facts:
+    """The names that ``cpu`` and ``gpu`` take, with the figures of each datasheet and their sources."""
+    return Facts(sheets_document())

@@ -1,0 +1,204 @@
+"""The Python API: every command as a function, with the same answer, the same names and the same errors."""
+
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+
+import placer
+from placer.cli import app
+
+if TYPE_CHECKING:
+    from reported import ReportedJob
+
+Run = Callable[..., tuple[int, str, str]]
+Answer = dict[str, Any]
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "qwen3-30b-a3b"
+FUNCTIONS = [name for name in placer.__all__ if not name.endswith("Error")]
+COMMANDS = {
+    "export_check": "export",
+    "hardware_list": "hardware",
+    "verify_kt_log": "verify",
+    "trace": "trace import",
+}
+"""Commands that are more than one function; the others are called like their function."""
+ONLY_COMMANDS = {
+    "trace record": {"texts": "further texts", "api_key_env": "api_key is the key itself"},
+    "hardware": {"list": "hardware_list"},
+}
+"""Options that no function takes, and what there is in their place."""
+ONLY_FUNCTIONS = {"trace": {"source"}, "trace_record": {"api_key"}}
+
+
+def parameters(name: str) -> set[str]:
+    return set(inspect.signature(getattr(placer, name)).parameters)
+
+
+def options(command: str) -> set[str]:
+    """Options and arguments of ``command``, as Python names."""
+    found: Any = typer.main.get_command(app)
+    for word in command.split():
+        found = found.commands[word]
+    names = set()
+    for each in found.params:
+        longest = max(each.opts, key=len)
+        names.add(longest.lstrip("-").replace("-", "_"))
+    return names - {"json", "help"}
+
+
+def command_of(function: str) -> str:
+    return COMMANDS.get(function, function.replace("_", " "))
+
+
+def answered(run: Run, *arguments: object) -> Answer:
+    """What a command prints with ``--json``."""
+    code, out, err = run(*arguments, "--json")
+    assert code == 0, err
+    document: Answer = json.loads(out)
+    return document
+
+
+def plain(document: Answer) -> Answer:
+    """``document`` as JSON has it."""
+    found: Answer = json.loads(json.dumps(document, allow_nan=False))
+    return found
+
+
+# --- what there is -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_takes_what_its_command_takes_and_says_what_it_does(name: str) -> None:
+    function = getattr(placer, name)
+    assert callable(function)
+    assert function.__module__ == f"placer.api.{name}"
+    assert function.__doc__
+    assert parameters(name) - {"progress"} - ONLY_FUNCTIONS.get(name, set()) <= options(command_of(name))
+
+
+@pytest.mark.parametrize("command", sorted({command_of(name) for name in FUNCTIONS}))
+def test_no_option_of_a_command_is_missing(command: str) -> None:
+    taken = set().union(*(parameters(name) for name in FUNCTIONS if command_of(name) == command))
+    assert options(command) - set(ONLY_COMMANDS.get(command, ())) <= taken
+
+
+def test_importing_placer_loads_none_of_it() -> None:
+    code = "import sys, placer; assert 'inspect' in dir(placer); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if name.split(".")[0] == "placer"} == {
+        "placer",
+        "placer.errors",
+    }
+
+
+def test_no_module_takes_the_place_of_a_function() -> None:
+    import pkgutil
+
+    modules = {each.name for each in pkgutil.iter_modules(placer.__path__)}
+    assert not modules & set(FUNCTIONS)
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'solved_it'"):
+        placer.solved_it  # type: ignore[attr-defined]  # noqa: B018
+
+
+# --- the same answers --------------------------------------------------------------------------------------
+
+
+def test_inspect(run: Run) -> None:
+    found = placer.inspect(EXAMPLE, plan=40, gpu="h100-sxm", host_memory="512GiB")
+    asked = ("inspect", "--model", EXAMPLE, "--plan", 40, "--gpu", "h100-sxm", "--host-memory", "512GiB")
+    assert plain(found.document()) == answered(run, *asked)
+    assert found.fits is True
+    assert placer.inspect(found.model, plan=40, hbm_budget=4 * 2**30).fits is False
+    assert placer.inspect(str(EXAMPLE)).document() == answered(run, "inspect", "--model", EXAMPLE)
+
+
+def test_hardware_list(run: Run) -> None:
+    assert plain(placer.hardware_list().document()) == answered(run, "hardware", "--list")
+    assert "h100-sxm" in placer.hardware_list()["gpus"]
+
+
+def test_explain(run: Run, job_reported: "ReportedJob") -> None:
+    found = placer.explain(job_reported.document, layer=2)
+    assert plain(found.document()) == answered(run, "explain", job_reported.placement, "--layer", 2)
+
+
+def test_evaluate(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
+    folder = job_reported.folder
+    shutil.copy(folder / "config.json", tmp_path)
+    shares = {"chat": 0.25, "<i>code</i>": 0.75}
+    given = {"model": tmp_path, "trace": folder / "trace.safetensors", "profile": folder / "profile.json"}
+    read = {"model": job_reported.model, "trace": job_reported.trace, "profile": job_reported.profile}
+    printed = answered(
+        run,
+        "evaluate",
+        job_reported.placement,
+        *(part for name, path in given.items() for part in (f"--{name}", path)),
+        "--mix",
+        ",".join(f"{name}={share}" for name, share in shares.items()),
+    )
+    assert plain(placer.evaluate(job_reported.placement, mix=shares, **given).document()) == printed
+    assert plain(placer.evaluate(job_reported.document, mix=shares, **read).document()) == printed
+
+
+def test_trace_info(run: Run, job_reported: "ReportedJob") -> None:
+    path = job_reported.folder / "trace.safetensors"
+    printed = answered(run, "trace", "info", path)
+    assert plain(placer.trace_info(path).document()) == printed
+    assert plain(placer.trace_info(placer.trace(path)).document()) == printed
+
+
+def test_trace_synth_and_import_write_what_the_commands_write(run: Run, tmp_path: Path) -> None:
+    made = placer.trace_synth(zipf=1.0, model=EXAMPLE, requests=4, output=tmp_path / "here.safetensors")
+    arguments = ("--zipf", 1.0, "--model", EXAMPLE, "--requests", 4, "-o", tmp_path / "there.safetensors")
+    assert run("trace", "synth", *arguments)[0] == 0
+    assert (tmp_path / "here.safetensors").read_bytes() == (tmp_path / "there.safetensors").read_bytes()
+    told: list[str] = []
+    imported = placer.trace_import(
+        [tmp_path / "here.safetensors", tmp_path / "there.safetensors"],
+        output=tmp_path / "joined.safetensors",
+        progress=lambda text, _share: told.append(text),
+    )
+    assert imported.tokens == made.tokens
+    assert told == ["shard 2 of 2"]
+    assert placer.trace(tmp_path / "joined.safetensors").tokens == made.tokens
+
+
+def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    placer.trace_synth("qwen3-30b-a3b", requests=4)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the same errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda: placer.inspect("/nowhere"), "/nowhere"),
+        (lambda: placer.inspect(EXAMPLE, tp=0), "--tp is 0"),
+        (lambda: placer.inspect(EXAMPLE, plan=4), "--plan needs to know the GPU"),
+        (lambda: placer.inspect(EXAMPLE, plan=4, hbm_budget=-1), "--hbm-budget"),
+        (lambda: placer.inspect(3), "a int was given where a ModelSpec is expected"),
+        (lambda: placer.trace_info(EXAMPLE), "is a directory"),
+        (placer.trace_synth, "from a preset or by Zipf's law"),
+        (lambda: placer.trace_synth("olmoe", seed=-1), "--seed is -1"),
+        (lambda: placer.export_check("placement.json"), "nothing to check"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_what_to_do(call: Callable[[], object], what: str) -> None:
+    with pytest.raises(placer.BadInputError) as caught:
+        call()
+    assert what in caught.value.what
+    assert caught.value.hint
