@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from placer.errors import BadInputError
 
@@ -12,7 +12,7 @@ Source = str | os.PathLike[str]
 Kind = TypeVar("Kind")
 
 
-def opened(given: Kind | Source, kinds: tuple[type[Any], ...], read: Callable[[Path], Kind]) -> Kind:
+def opened(given: Kind | Source, kinds: tuple[type[object], ...], read: Callable[[Path], Kind]) -> Kind:
     """``given`` where it is of one of ``kinds`` already, else what ``read`` finds at that path.
 
     Raises

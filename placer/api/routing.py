@@ -12,7 +12,8 @@ Routing = Trace | Source
 
 def routing(trace: Routing) -> Trace:
     """The trace that ``trace`` is or names; errors as `read_trace`."""
-    return opened(trace, (TokenTrace, CountTrace), read_trace)
+    kinds = (TokenTrace, CountTrace)
+    return trace if isinstance(trace, kinds) else opened(trace, kinds, read_trace)
 
 
 def known_model(model: ModelSpec | Source | None) -> KnownModel:
