@@ -51,7 +51,7 @@ def options(command: str) -> set[str]:
     for each in found.params:
         longest = max(each.opts, key=len)
         names.add(longest.lstrip("-").replace("-", "_"))
-    return names - {"json", "help"}
+    return names - {"json", "help", "quiet", "verbose"}
 
 
 def command_of(function: str) -> str:
