@@ -27,5 +27,13 @@ class RuntimeBehaviour:
         if self.deferred_experts < 0:
             raise BadInputError(f"--deferred-experts is {self.deferred_experts}", "give 0 or more")
 
+    def check(self, top_k: int) -> None:
+        """Raise BadInputError where more is deferred than the ``top_k`` experts that a token takes."""
+        if self.deferred_experts > top_k:
+            raise BadInputError(
+                f"--deferred-experts {self.deferred_experts} is more than the {top_k} experts that a token takes",
+                f"give 0 to {top_k}",
+            )
+
 
 DEFAULT_BEHAVIOUR = RuntimeBehaviour()

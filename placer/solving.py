@@ -98,6 +98,7 @@ def solve_levels(
         When no level meets the latency targets.
     """
     started = time.monotonic()
+    request.behaviour.check(model.top_k)
     cost = replace(cost, behaviour=request.behaviour)
     limits = hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
     grid = roomy_levels(model, grid, limits, request)

@@ -146,6 +146,7 @@ def solve_untraced(
         When nothing fits the budget, or no level meets the latency targets.
     """
     started = time.monotonic()
+    request.behaviour.check(model.top_k)
     cost = replace(cost, behaviour=request.behaviour)
     replays = Replays(uniform_trace(model, request.seed), request.seed, "decode")
     plans = _plans(model, cost, request, replays)

@@ -7,6 +7,7 @@ from placer.cpu_datasheet import AS_THE_SHEET, CpuAdjustment, CpuDatasheet, cpu_
 from placer.datasheet import GpuDatasheet, behind, gpu_datasheet
 from placer.errors import BadInputError
 from placer.kernels.backends import CPU_BACKENDS
+from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.kt_moe import KtMoe
 from placer.kernels.torch_int4 import TorchInt4
@@ -43,10 +44,9 @@ def datasheet_profile(
     Raises
     ------
     BadInputError
-        When a name or the method is unknown, an adjustment out of range, or ``tp`` cuts FP8 blocks.
+        When a name or the method is unknown, an adjustment out of range, or ``tp`` cuts heads or FP8 blocks.
     """
-    if problem := model.fp8_tp_problem(tp):
-        raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
+    model.check_tp(tp)
     sheet = cpu_datasheet(cpu, adjustment) if isinstance(cpu, str) else cpu
     graphics = gpu_datasheet(gpu) if isinstance(gpu, str) else gpu
     return Profile(
@@ -74,11 +74,28 @@ def datasheet_cpu(
     backend = next((each for each in CPU_BACKENDS if each.method == kernel.method), None)
     if backend is not None and issubclass(backend, KtMoe | TorchInt4):
         if problem := backend.needs.problem(shape, frozenset(sheet.isa)):
-            raise BadInputError(f"{kernel.method} cannot run {model.name}: {problem}", problem.cure)
+            raise BadInputError(
+                f"{kernel.method} cannot run {model.name}: {problem}", _cure(model, backend, sheet)
+            )
         # torch knows no memory nodes: its threads run on all of them.
         nodes = backend.memory_nodes(shape, nodes) if issubclass(backend, KtMoe) else nodes
     size = model.expert_bytes(kernel.format, numa_nodes=nodes)
     return roofline_cold(sheet, shape, size, method=method, threads=threads, numa_nodes=nodes)
+
+
+def _cure(model: ModelSpec, refusing: type[ExpertMLP], sheet: CpuDatasheet) -> str:
+    """The methods whose kernels take these sizes on this CPU, as ``--cpu-method`` names them."""
+    shape, flags = expert_shape(model), frozenset(sheet.isa)
+    able = [
+        backend.method
+        for backend in CPU_BACKENDS
+        if backend is not refusing
+        and issubclass(backend, KtMoe | TorchInt4)
+        and backend.needs.problem(shape, flags) is None
+    ]
+    return (
+        f"use --cpu-method {' or '.join(able)}" if able else "no kernel takes such sizes: give another model"
+    )
 
 
 def datasheet_gpu(model: ModelSpec, sheet: GpuDatasheet, tp: int) -> GpuProfile:

@@ -110,8 +110,7 @@ def profile_model(
             "--sweep-threads looks for a thread count and --threads gives one: both were given",
             "give one of the two",
         )
-    if problem := model.fp8_tp_problem(request.tp):
-        raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
+    model.check_tp(request.tp)
     # Before any minute is spent on timing: is there a GPU to put beside the CPU?
     sheet, measure = _gpu(request)
     if measure and model.expert_format["gpu"] != GPU_FORMAT:

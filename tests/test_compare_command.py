@@ -61,6 +61,8 @@ def test_json_goes_to_stdout_alone(tiny: Path, run: Run) -> None:
         (("--kv-dtype", "int4"), "--kv-dtype 'int4' is not known"),
         (("--hbm-budget", "900GiB"), "--hbm-budget 900GiB is more than"),
         (("--output-tokens", "9000"), "exceeds the model's context"),
+        (("--deferred-experts", "3"), "--deferred-experts 3 is more than the 2 experts that a token takes"),
+        (("--cpu-method", "torch"), "--cpu-method would change nothing: --profile FILE holds the CPU"),
         (("--trace", "absent.safetensors"), "absent.safetensors"),
     ],
 )

@@ -87,8 +87,10 @@ def test_a_measured_side_replaces_a_datasheet_one(tmp_path: Path) -> None:
 
 def test_a_kernel_that_cannot_run_the_sizes_is_refused(tmp_path: Path) -> None:
     narrow = tiny_model(tmp_path, hidden_size=192, moe_intermediate_size=96, quantization_config=None)
-    with pytest.raises(BadInputError, match="RAWINT4 cannot run"):
+    with pytest.raises(BadInputError, match="RAWINT4 cannot run") as refused:
         datasheet_profile(narrow, "epyc-9654", "h200")
+    # The option of a datasheet, and the one kernel that 32 columns are enough for.
+    assert refused.value.hint == "use --cpu-method torch"
     assert datasheet_profile(narrow, "epyc-9654", "h200", method="torch").cpu.method == "torch"
 
 
@@ -237,7 +239,7 @@ def test_a_servers_own_figures_calibrate_it(job: Path, tmp_path: Path) -> None:
         (["--cpu-method", "torch"], "no --cpu was given", "--cpu-kernel"),
         (["--cpu", "epyc-9654", "--cpu-kernel", "torch"], "--cpu-kernel", "--cpu-method"),
         (["--cpu", "epyc-9654", "--cpu-method", "FP8"], "'FP8'", "RAWINT4"),
-        (["--cpu", "epyc-9654", "--points", "points.csv"], "times none", "leave one"),
+        (["--cpu", "epyc-9654", "--points", "points.csv"], "no CPU is timed", "leave it out"),
         (["--cpu", "epyc-9654", "--threads", 97], "--threads is 97", "95"),
     ],
 )

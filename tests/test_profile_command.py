@@ -68,6 +68,45 @@ def test_options_that_contradict_each_other(
     assert said in err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--quick"], "--quick would change nothing"),
+        (["--max-seconds", 9, "--seed", 1], "--max-seconds, --seed would change nothing"),
+        (["--keep-samples", "samples"], "--keep-samples would change nothing"),
+        (["--trace", "absent.safetensors"], "--trace would change nothing"),
+        (["--sweep-threads"], "--sweep-threads would change nothing"),
+        (["--cpu-kernel", "auto"], "--cpu-kernel would change nothing"),
+        (["--points", "points.csv"], "--points would change nothing"),
+        (["--threads", 57], "--threads is 57, xeon-8480+ has 56 cores"),
+        (["--tp", 3], "tp 3 does not divide the 4 attention heads"),
+        (["--tp", 2], "tp 2 cuts the experts' width 128 to 64"),
+        (["merge", "a.json", "b.json"], "--model, --gpu, --cpu before 'merge' would change nothing"),
+    ],
+)
+def test_a_datasheet_takes_no_option_of_timing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[object], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny_model(tmp_path / "model")
+    sheets = ["--gpu", "h200", "--cpu", "xeon-8480+"]
+    code, out, err = run("profile", "--model", tmp_path / "model", *sheets, *options)
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())
+    assert not (tmp_path / "profile.json").exists()
+
+
+@pytest.mark.parametrize("threads", [1, 56])
+def test_threads_of_a_datasheet_are_the_kernels(run: Run, tmp_path: Path, threads: int) -> None:
+    tiny_model(tmp_path / "model")
+    code, out, _ = run(
+        "profile", "--model", tmp_path / "model", "--gpu", "h200", "--cpu", "xeon-8480+", "--threads", threads,
+        "-o", tmp_path / "profile.json", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["cpu"]["threads"] == threads
+
+
 def test_a_profile_needs_a_model(run: Run) -> None:
     code, _, err = run("profile")
     assert code == 2

@@ -1,9 +1,12 @@
 """Arguments whose text has to be read: counts, numbers, pins, choices, secrets."""
 
 import os
+from collections.abc import Collection
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import typer
 
 from placer.errors import BadInputError
 
@@ -21,6 +24,24 @@ def check_nothing_empty(arguments: list[str]) -> None:
         if assigned or not argument:
             flag = argument[:-1] if assigned else before if before.startswith("-") else "an argument"
             raise BadInputError(f"{flag} is empty", "give a value; a shell variable may not be set")
+
+
+def given_flags(context: typer.Context, names: Collection[str] | None = None) -> list[str]:
+    """The flags on the command line among parameters ``names`` (None: all), as they are spelled in full."""
+    flags = []
+    for parameter in context.command.params:
+        wanted = parameter.name is not None and (names is None or parameter.name in names)
+        source = context.get_parameter_source(parameter.name) if wanted and parameter.name else None
+        # Which of click's copies typer brings, and with it the class, depends on its version.
+        if source is not None and source.name == "COMMANDLINE":
+            flags.append(max(parameter.opts, key=len))
+    return flags
+
+
+def refuse_flags(context: typer.Context, names: Collection[str], because: str, cure: str) -> None:
+    """Raise BadInputError where flags were given that change nothing beside others."""
+    if flags := given_flags(context, names):
+        raise BadInputError(f"{', '.join(flags)} would change nothing: {because}", cure)
 
 
 def secret(variable: str | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from placer.cli.application import app
-from placer.cli.argument import check_budget, choice, numbers
+from placer.cli.argument import check_budget, choice, numbers, refuse_flags
 from placer.cli.cpu import (
     ClockOption,
     CoresOption,
@@ -39,6 +39,7 @@ from placer.errors import BadInputError, InfeasibleError
 
 @app.command()
 def compare(
+    context: typer.Context,
     model: ModelOption,
     gpus: Annotated[str, typer.Option("--gpus", help="Numbers of GPUs, between commas.")] = "1,2,4,8",
     gpu: Annotated[
@@ -61,7 +62,10 @@ def compare(
     kv_tokens: Annotated[int, typer.Option("--kv-tokens", help="Least KV pool, tokens.")] = 0,
     slo_tpot: Annotated[float | None, typer.Option("--slo-tpot", help="p95 target, ms.")] = None,
     slo_ttft: Annotated[float | None, typer.Option("--slo-ttft", help="p95 target, ms.")] = None,
-    kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16 or fp8.")] = "bf16",
+    kv_dtype: Annotated[
+        str | None,
+        typer.Option("--kv-dtype", help="bf16 or fp8 (default: bf16 where the model can be served with it)."),
+    ] = None,
     hbm_budget: Annotated[str, typer.Option("--hbm-budget", help="Per GPU: 72GiB, 80GB or 75%.")] = "100%",
     rate: RateOption = None,
     arrivals: ArrivalsOption = None,
@@ -78,6 +82,7 @@ def compare(
     from placer.answer.comparison import comparison_answer
     from placer.cpu_datasheet import CpuAdjustment
     from placer.host import CPU_FORMATS
+    from placer.kv_pool import holds_kv_dtype
     from placer.model.spec import read_model
     from placer.modes.comparison import compare as compare_ways
     from placer.modes.document import comparison_document
@@ -101,11 +106,20 @@ def compare(
         method = None if cpu_method is None else choice(cpu_method, known, "--cpu-method")
         hardware = datasheet_hardware(spec, sheet, gpu, method)
     elif profile is not None:
+        refuse_flags(
+            context,
+            ("cpu_method",),
+            "--profile FILE holds the CPU and the method that it was made with",
+            "leave it out, or make a profile with that method (placer profile)",
+        )
         hardware = profiled_hardware(spec, read_profile(profile), gpu)
     else:
         raise BadInputError(
             "compare needs a CPU", "add --cpu NAME (placer hardware --list) or --profile FILE"
         )
+    kv_choices = {
+        name: name for name in ("bf16", "fp8") if kv_dtype is not None or holds_kv_dtype(spec, name)
+    }
     usable = hardware.usable_bytes
     budget = parse_size(hbm_budget, whole_bytes=usable, name="--hbm-budget")
     check_budget(
@@ -128,7 +142,7 @@ def compare(
         budget_bytes=budget,
         device_bytes=usable,
         kv_tokens=kv_tokens,
-        kv_dtype=choice(kv_dtype, {name: name for name in ("bf16", "fp8")}, "--kv-dtype"),
+        kv_dtype=choice(kv_dtype or next(iter(kv_choices)), kv_choices, "--kv-dtype"),
         host_memory_bytes=memory if host_memory is None else parse_size(host_memory, name="--host-memory"),
         seed=seed,
         scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from placer.cli.application import profile_app
-from placer.cli.argument import choice
+from placer.cli.argument import choice, given_flags, refuse_flags
 from placer.cli.cpu import (
     ClockOption,
     CoresOption,
@@ -23,6 +23,10 @@ from placer.cli.progress import ProgressBar
 from placer.cli.terminal import add, print_json, say, show
 from placer.errors import BadInputError
 from placer.output import checked_output
+
+_CPU_TIMING = ("trace", "cpu_kernel", "sweep_threads", "points")
+_TIMING = (*_CPU_TIMING, "quick", "max_seconds", "keep_samples", "seed")
+"""Options that say how this machine is timed: its CPU, and anything."""
 
 
 @profile_app.callback()
@@ -77,6 +81,11 @@ def profile(
 ) -> None:
     """Time this machine's kernels at the model's shapes and fit the cost model; or take datasheets."""
     if context.invoked_subcommand is not None:
+        if flags := given_flags(context):
+            raise BadInputError(
+                f"{', '.join(flags)} before {context.invoked_subcommand!r} would change nothing",
+                f"give options after it (see 'placer profile {context.invoked_subcommand} --help')",
+            )
         return
     from placer.answer.profile import profile_answer
     from placer.cpu_datasheet import CpuAdjustment
@@ -95,9 +104,12 @@ def profile(
         cpu_method = choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method")
     adjustment = CpuAdjustment(cores, clock, turbo_off, memory_channels, memory_mts)
     sheet = named_cpu(cpu, adjustment)
-    if sheet is not None and points is not None:
-        raise BadInputError(
-            "--points writes timed calls, and --cpu NAME times none", "leave one of the two out"
+    if sheet is not None:
+        refuse_flags(
+            context,
+            _CPU_TIMING if gpu is None or gpu_kernel is not None else _TIMING,
+            "--cpu NAME is a datasheet, and no CPU is timed",
+            "leave it out, or leave --cpu out to time this machine; --cpu-method names the kernel of a datasheet",
         )
     spec = read_model(model)
     inputs = [] if trace is None else [trace]

@@ -188,6 +188,12 @@ class ModelSpec:
             f"possible: tp {', '.join(map(str, working))}"
         )
 
+    def check_tp(self, tp: int) -> None:
+        """Raise BadInputError where ``tp`` divides the heads unevenly or cuts FP8 blocks."""
+        self._check_tp(tp)
+        if problem := self.fp8_tp_problem(tp):
+            raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
+
     def _fp8_workable_tp(self) -> list[int]:
         return [size for size in self._workable_tp() if not self._fp8_problematic(size)]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from placer.datasheet import gpu_datasheet
 from placer.errors import BadInputError
+from placer.kv_pool import check_kv_settings
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
 from placer.modes.hardware import ComparedHardware
@@ -110,8 +111,11 @@ def compare(
     Raises
     ------
     BadInputError
-        When a request is longer than the model's context, or the trace belongs to another model.
+        When a request is longer than the model's context, the runtime does not keep the model's cache in the
+        precision asked for, more is deferred than a token takes, or the trace belongs to another model.
     """
+    check_kv_settings(model, chunk_tokens=0, kv_dtype=request.kv_dtype, flag="")
+    request.behaviour.check(model.top_k)
     longest = request.workload.longest_request_tokens
     if longest > model.max_context_tokens:
         raise BadInputError(
