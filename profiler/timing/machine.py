@@ -27,7 +27,10 @@ _ISA_FLAGS = (
     "amx_int8",
 )
 BANDWIDTH_PASSES = 5
-ARITHMETIC_PASSES, ARITHMETIC_SIDE = 3, 2048
+ARITHMETIC_PASSES, ARITHMETIC_SIDES = 3, (256, 512, 1024, 2048)
+ARITHMETIC_SECONDS = 0.05
+"""A product that takes longer than this is not tried at a larger size: where a CPU has no instructions for a type,
+torch multiplies it element by element, and a large product would take half a minute."""
 LEAST_BUFFER_BYTES, LARGEST_BUFFER_BYTES = 1 << 27, 1 << 30
 
 
@@ -141,29 +144,39 @@ def read_bandwidth_bytes_per_s(threads: int, cache_bytes: int) -> float:
 
 
 def dense_arithmetic(threads: int) -> tuple[Arithmetic, ...]:
-    """Best of a few products of 2048 × 2048 matrices in bfloat16 and in int8, as torch computes them.
+    """Best of a few products of square matrices in float32, bfloat16 and int8, as torch computes them.
 
-    The faster of the two is what the arithmetic of this machine is held against: INT4 kernels compute in
-    either. Leaves torch's thread count as it was.
+    The fastest of them is what the arithmetic of this machine is held against: INT4 kernels compute in any of
+    the three. Sides grow up to 2048 where a product is quick enough. Leaves torch's thread count as it was.
     """
-    side = ARITHMETIC_SIDE
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     found = []
     products: tuple[tuple[str, torch.dtype, Callable[[Tensor, Tensor], Tensor]], ...] = (
+        ("float32", torch.float32, torch.matmul),
         ("bf16", torch.bfloat16, torch.matmul),
         ("int8", torch.int8, torch._int_mm),
     )
     for name, dtype, product in products:
+        found.append(Arithmetic("cpu", threads, name, product_flops(product, dtype)))
+    torch.set_num_threads(before)
+    return tuple(found)
+
+
+def product_flops(product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> float:
+    """Most operations per second of ``product`` over the sides that are quick enough."""
+    flops = 0.0
+    for side in ARITHMETIC_SIDES:
         matrix = torch.ones(side, side, dtype=dtype)
         best = float("inf")
         for _ in range(ARITHMETIC_PASSES):
             start = time.perf_counter()
             product(matrix, matrix)
             best = min(best, time.perf_counter() - start)
-        found.append(Arithmetic("cpu", threads, name, 2 * side**3 / best))
-    torch.set_num_threads(before)
-    return tuple(found)
+        flops = max(flops, 2 * side**3 / best)
+        if best > ARITHMETIC_SECONDS:
+            break
+    return flops
 
 
 def gpu_bandwidth() -> Bandwidth:
