@@ -221,7 +221,7 @@ def _flags(document: "PlacementDocument") -> Iterator[str]:
 
 def _compressed(document: "PlacementDocument", max_total_tokens: int, page_tokens: int) -> Iterator[str]:
     """The flags of a compressed cache, whose pools follow from the model's config."""
-    kv, carried = document.kv, (document.model.model_extra or {}).get("config") or {}
+    kv, carried = document.kv, document.model.config or {}
     fields = carried.get("text_config") or carried
     if page_tokens != PAGE_TOKENS:
         yield f"kv.page_tokens: is {page_tokens}, but kv.pools of a compressed cache have {PAGE_TOKENS}"
@@ -331,8 +331,8 @@ def _host(document: "PlacementDocument") -> Iterator[str]:
 
 def _model(document: "PlacementDocument") -> Iterator[str]:
     """The document against the config.json that it carries."""
-    carried = (document.model.model_extra or {}).get("config")
-    config = carried_config(carried) if isinstance(carried, dict) else None
+    carried = document.model.config
+    config = None if carried is None else carried_config(carried)
     if config is None:
         return
     counts, model, kv = config.counts, document.model, document.kv

@@ -274,10 +274,3 @@ def _indented(value: Any, indent: str) -> str:
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         return "[\n" + ",\n".join(inner + _indented(item, inner) for item in value) + f"\n{indent}]"
     return json.dumps(value, allow_nan=False)
-
-
-def placement_schema() -> str:
-    """The JSON Schema of a placement, as shipped in ``placement.schema.json``."""
-    schema = PlacementDocument.model_json_schema(by_alias=True)
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -20,7 +20,10 @@ CpuMethod = Literal["RAWINT4", "AMXINT4", "AMXINT8", "LLAMAFILE", "torch", "VLLM
 
 
 class PlacedModel(Section):
-    """The model that was placed; ``layers`` are the checkpoint indices of its MoE layers."""
+    """The model that was placed; ``layers`` are the checkpoint indices of its MoE layers.
+
+    ``config`` is the checkpoint's config.json.
+    """
 
     name: str
     architecture: str
@@ -29,6 +32,7 @@ class PlacedModel(Section):
     experts: int = Field(ge=1, le=65_534)
     top_k: int = Field(ge=1)
     hidden_size: int | None = Field(default=None, ge=1)
+    config: dict[str, Any] | None = None
 
     @field_validator("layers")
     @classmethod
@@ -102,6 +106,14 @@ class KvSection(Section):
     speculation: Speculation | None = None
 
 
+class LevelCounts(Section):
+    """Levels of server settings: how many were solved, were worth trying, and miss the latency targets."""
+
+    solved: int = Field(ge=0)
+    total: int = Field(ge=0)
+    missed_targets: int = Field(ge=0)
+
+
 class SolverSection(Section):
     """How the plan was found and what is proven; ``gap`` is on the part that a placement can change.
 
@@ -119,6 +131,7 @@ class SolverSection(Section):
     objective_name: Literal["throughput", "latency", "goodput"] | None = None
     objective_reached: float | None = Field(default=None, ge=0)
     objective_unit: str | None = None
+    levels: LevelCounts | None = None
 
     @property
     def per_token(self) -> str:
@@ -185,9 +198,10 @@ class WholeLayersSection(Section):
 
 
 class TraceSection(Section):
-    """The trace that was planned from."""
+    """The trace that was planned from, and how many tokens it holds."""
 
     source: str
+    tokens: int | None = Field(default=None, ge=0)
 
 
 def _check_lines(path: str, ledger: Mapping[str, int]) -> None:

@@ -22,7 +22,7 @@ class KvOccupancy(Section):
 
 
 class Figures(Section):
-    """Predicted figures of one placement; ``per_layer_ms`` follows ``model.layers``.
+    """Predicted figures of one placement; ``per_layer_ms`` follows ``model.layers``, ``moe_step_us`` is all of them.
 
     ``queue_ms`` is from a request's arrival to its place on the server. ``goodput_tokens_per_s`` counts the output of
     requests that keep every target. ``retractions_per_request`` is how often a request lost its KV.
@@ -39,6 +39,7 @@ class Figures(Section):
     goodput_tokens_per_s: float | None = Field(default=None, ge=0)
     kv_tokens: KvOccupancy | None = None
     retractions_per_request: float | None = Field(default=None, ge=0)
+    moe_step_us: float | None = Field(default=None, ge=0)
 
 
 class TimeSplitSection(Section):

@@ -254,7 +254,8 @@ def _cold_band(cpu: CpuSide) -> tuple[Band, str]:
     return error_band(error), f"off by up to {error:.1%} on nine in ten held-out calls"
 
 
-_ADAPTER = TypeAdapter(Profile)
+PROFILE_TYPE = TypeAdapter(Profile)
+"""Reads and describes profiles."""
 
 
 def read_profile(path: Path) -> Profile:
@@ -276,7 +277,7 @@ def read_profile(path: Path) -> Profile:
             "give a file that this version's 'placer profile' wrote",
         )
     try:
-        profile = _ADAPTER.validate_json(json.dumps(document))
+        profile = PROFILE_TYPE.validate_json(json.dumps(document))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"] if part not in (_TIMED, _SHEET))

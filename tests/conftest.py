@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from json_documents import check_document
 
 from placer.cli import main
 
@@ -28,7 +29,7 @@ def run(printed: Run) -> Run:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed."""
+    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed; JSON is held against its schema."""
 
     def runner(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])
@@ -36,6 +37,8 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             main()
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
+        if "--json" in arguments and captured.out:
+            check_document([str(each) for each in arguments], captured.out)
         code = caught.value.code
         return code if isinstance(code, int) else 0, captured.out, captured.err
 

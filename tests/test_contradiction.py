@@ -152,7 +152,7 @@ def started(document: PlacementDocument) -> dict[str, Any]:
     assert document.mem_fraction_static is not None
     flags = server_flags(
         document,
-        (document.model.model_extra or {})["config"],
+        document.model.config or {},
         ratio=0.5,
         mem_fraction_static=document.mem_fraction_static,
         model_path=None,

@@ -82,7 +82,7 @@ def test_the_wheel_has_one_package_with_its_data_and_no_tests(in_wheel: dict[str
         "moe_placer.dist-info",
     }
     assert not [name for name in in_wheel if re.search(r"(^|/)(tests?/|test_|conftest)", name)]
-    for data in ("py.typed", "placement.schema.json", "examples/tiny-moe/model.safetensors"):
+    for data in ("py.typed", "schemas/placement.schema.json", "examples/tiny-moe/model.safetensors"):
         assert f"placer/{data}" in in_wheel
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in in_wheel)
 

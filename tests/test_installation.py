@@ -127,7 +127,7 @@ def test_the_installed_copy_is_imported_with_its_parts_and_data(installed: Insta
         "-c",
         "import placer, placer.kernels, placer.profiler, placer.solvers\n"
         "from importlib.resources import files\n"
-        "print(files('placer').joinpath('placement.schema.json').is_file(), placer.__file__)",
+        "print(files('placer').joinpath('schemas/placement.schema.json').is_file(), placer.__file__)",
     )
     assert printed.startswith("True ")
     assert str(installed.binaries.parent) in printed

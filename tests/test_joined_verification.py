@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 from placements import placement
 from profiles import profile
 from rich.console import Console, RenderableType
@@ -18,6 +19,7 @@ from placer.joined_verification import JoinedVerification, hot_side_problem, ver
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.joined_step import JoinedStep
 from placer.profiler.timing.joined_timing import JoinedSpec, TimedJoinedStep, predicted_sides_us, time_joined
+from placer.schemas.schema import schema
 
 
 def plain(answer: RenderableType) -> str:
@@ -46,6 +48,7 @@ def test_a_run_states_its_error_and_which_side_binds() -> None:
         (3, 4), 9, "a beside b",
     )  # fmt: skip
     document = verification.document()
+    Draft202012Validator(schema("verify")["properties"]["hot_side"]).validate(document)
     assert document["run"]
     assert (document["measured_us"], document["predicted_us"]) == (140.0, 141.0)
     assert document["mape"] == pytest.approx(0.15)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from json_documents import check_document
 from placements import placement
 from rich.console import Console
 from small_traces import token_trace
@@ -84,7 +85,9 @@ def test_measured_and_predicted_are_of_one_size(job: tuple[ModelSpec, TokenTrace
     model, trace, profile = job
     request = VerifyRequest(layer_steps=24, running=(4,), prefill_tokens=(16,), max_seconds=15.0)
     found = verify(half_hot(profile), model, trace, profile, request, resident_bytes=1 << 20)
-    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    text = json.dumps({**found.document(), "hot_side": {"run": False, "reason": "no CUDA device"}})
+    check_document(["verify"], text)
+    document = json.loads(text)
     assert {"steps", "layers", "measured_us", "predicted_us", "mape", "p90_error", "bias", "worst"} <= set(
         document
     )
@@ -144,6 +147,7 @@ def test_a_machine_that_changed_is_told_from_a_prediction_that_was_wrong() -> No
 def test_without_anchors_the_drift_is_unknown_and_not_nought() -> None:
     document = found_with(0.0, anchors=0).document()
     assert document["drift"]["time"] is None
+    check_document(["verify"], json.dumps({**document, "hot_side": {"run": False, "reason": "no GPU"}}))
     assert "anchor" in document["null_reasons"]["drift.time"]
 
 

@@ -62,7 +62,7 @@ def check_dump(placement: PlacementDocument, path: Path) -> Applied:
     """
     masks = _masks(path)
     planned, layers = placement.hot_mask(), list(placement.model.layers)
-    config = (placement.model.model_extra or {}).get("config")
+    config = placement.model.config
     total = None if config is None else kt_layout(config).num_layers
     if (
         masks.shape[2] != placement.model.experts

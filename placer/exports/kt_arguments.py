@@ -1,8 +1,5 @@
 """The arguments that an sglang-kt server must print of itself for the plan to be what it runs."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from placer.exports.kt_flags import left_unset, server_flags
 from placer.exports.kt_ranking import planned_ratio
 from placer.exports.kt_selection import kt_layout
@@ -34,7 +31,7 @@ def planned_arguments(placement: PlacementDocument) -> dict[str, tuple[str, ...]
     BadInputError
         When the plan is one that cannot be exported.
     """
-    config: Mapping[str, Any] | None = (placement.model.model_extra or {}).get("config")
+    config = placement.model.config
     flags = server_flags(
         placement,
         config or {},

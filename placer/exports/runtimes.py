@@ -100,7 +100,7 @@ def planned_config(placement: PlacementDocument, model_path: str | None) -> dict
 
     None where there is neither.
     """
-    carried: dict[str, Any] | None = (placement.model.model_extra or {}).get("config")
+    carried = placement.model.config
     return carried if carried is not None else _config_at(model_path)
 
 

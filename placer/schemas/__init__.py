@@ -1,0 +1,1 @@
+"""JSON Schemas of everything that placer writes and prints as JSON."""

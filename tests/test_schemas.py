@@ -1,0 +1,147 @@
+"""JSON Schemas: one for every document and file, as strict as what placer writes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Run
+from json_documents import FILES, check_document, closed, schema_name
+from jsonschema import Draft202012Validator
+from reported import ReportedJob
+from small_traces import count_trace, token_trace
+from typer.main import get_command
+
+import placer
+import placer.cli
+from placer.cli.application import app
+from placer.profiler.trace.file import write_trace
+from placer.profiler.trace.trace import Trace
+from placer.schemas.derived import derived_schemas
+from placer.schemas.schema import schema, schema_names
+
+EXAMPLE = Path(placer.__file__).parents[1] / "examples/tiny-moe"
+OF_FILES = {"placement", "profile", "trace"}
+
+
+def commands_with_json() -> Iterator[list[str]]:
+    """Every command that takes --json, as words."""
+    pending: list[tuple[list[str], Any]] = [([], get_command(app))]
+    while pending:
+        words, command = pending.pop()
+        pending += [([*words, name], inner) for name, inner in getattr(command, "commands", {}).items()]
+        if words and any("--json" in parameter.opts for parameter in command.params):
+            yield words
+
+
+@pytest.mark.parametrize("name", schema_names())
+def test_every_schema_is_one(name: str) -> None:
+    Draft202012Validator.check_schema(schema(name))
+
+
+@pytest.mark.parametrize("words", commands_with_json(), ids=" ".join)
+def test_every_command_with_json_has_a_schema(words: list[str]) -> None:
+    assert schema_name(words) in schema_names()
+
+
+def test_every_schema_is_of_a_command_or_a_file() -> None:
+    of_commands = {schema_name(words) for words in commands_with_json()}
+    left = set(schema_names()) - of_commands - OF_FILES
+    assert left == {"hardware-list", "verify-kt-log", "bench-growth", "export-check"}
+
+
+@pytest.mark.parametrize("name", sorted(set(schema_names()) - {*FILES.values(), "trace"}))
+def test_no_document_has_room_for_other_fields(name: str) -> None:
+    assert schema(name) == closed(schema(name))
+
+
+@pytest.mark.parametrize("name", ["placement", "profile"])
+def test_the_shipped_schemas_are_those_of_the_readers(name: str) -> None:
+    shipped = Path(placer.__file__).parent / "schemas" / f"{name}.schema.json"
+    assert shipped.read_text(encoding="utf-8") == derived_schemas()[name], (
+        "write it again: python -m placer.schemas.derived"
+    )
+
+
+def test_an_unknown_schema_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        schema("../placement")
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        token_trace([[[0, 1]], [[2, 1]]], experts=4, request=[0, 1], domain=[0, 1], domains=("code", "chat")),
+        count_trace([[[3, 1, 2, 0]]], top_k=2),
+    ],
+    ids=["tokens", "counts"],
+)
+def test_the_header_of_a_trace_keeps_its_schema(trace: Trace, tmp_path: Path) -> None:
+    write_trace(trace, tmp_path / "trace.safetensors")
+    assert faults_of_header(tmp_path / "trace.safetensors") == []
+
+
+def test_the_bundled_trace_keeps_the_schema() -> None:
+    path = EXAMPLE / "traces/trace.safetensors"
+    assert faults_of_header(path) == []
+    assert faults_of_header(path, phase={"dtype": "U16"})
+
+
+def faults_of_header(path: Path, **changed: Any) -> list[str]:
+    """What the schema finds in the safetensors header at ``path`` with tensors changed."""
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    for name, fields in changed.items():
+        header[name].update(fields)
+    return [fault.message for fault in Draft202012Validator(schema("trace")).iter_errors(header)]
+
+
+# A plan whose host memory is not known.
+PLANNED = ["inspect", "--model", EXAMPLE, "--gpu", "rtx-4090", "--plan", 4, "--json"]
+
+
+def test_a_document_with_another_field_type_or_silent_null_is_noticed(run: Run) -> None:
+    _, out, _ = run(*PLANNED)
+    words, document = [str(each) for each in PLANNED], json.loads(out)
+
+    def changed(**fields: Any) -> str:
+        return json.dumps({**document, **fields})
+
+    check_document(words, changed())
+    for fields in (
+        {"extra": 1},
+        {"experts": "8"},
+        {"experts": float("inf")},
+        {"experts": -1},
+        {"model": None},
+    ):
+        with pytest.raises(AssertionError):
+            check_document(words, changed(**fields))
+    plan = document["plan"]
+    assert plan["host"]["memory_bytes"] is None
+    reasons = {path: why for path, why in plan["null_reasons"].items() if path != "host.memory_bytes"}
+    with pytest.raises(AssertionError, match=r"null without a reason .*plan\.host\.memory_bytes"):
+        check_document(words, changed(plan={**plan, "null_reasons": reasons}))
+
+
+# Commands whose documents no other test asks for.
+
+
+def test_hardware_keeps_its_schema(run: Run) -> None:
+    assert run("hardware", "--json")[0] == 0
+
+
+def test_traces_and_benchmarks_keep_their_schemas(run: Run) -> None:
+    assert run("trace", "info", EXAMPLE / "traces/trace.safetensors", "--json")[0] == 0
+    assert run("trace", "bench", "--ids", 100_000, "--json")[0] == 0
+    small = ("--family", "balanced", "--size", "1x16x2", "--time-limit", 1)
+    assert run("bench", *small, "--json")[0] == 0
+
+
+def test_what_is_asked_of_a_placement_keeps_its_schema(
+    job_reported: ReportedJob, run: Run, tmp_path: Path
+) -> None:
+    placement = job_reported.placement
+    assert run("explain", placement, "--layer", job_reported.model.moe_layers[0], "--json")[0] == 0
+    assert run("export", placement, "--runtime", "llama.cpp", "-o", tmp_path / "export", "--json")[0] == 0
