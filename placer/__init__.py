@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import BadInputError, InfeasibleError, MissingComponentError, PlacerError
 
 if TYPE_CHECKING:
+    from placer.api.bench import bench
+    from placer.api.bench_growth import bench_growth
+    from placer.api.bench_instances import bench_instances
+    from placer.api.calibrate import calibrate
     from placer.api.evaluate import evaluate
     from placer.api.explain import explain
     from placer.api.export import export
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from placer.api.hardware import hardware
     from placer.api.hardware_list import hardware_list
     from placer.api.inspect import inspect
+    from placer.api.preflight import preflight
+    from placer.api.report import report
     from placer.api.trace import trace
     from placer.api.trace_bench import trace_bench
     from placer.api.trace_compare import trace_compare
@@ -33,6 +39,10 @@ __all__ = [
     "InfeasibleError",
     "MissingComponentError",
     "PlacerError",
+    "bench",
+    "bench_growth",
+    "bench_instances",
+    "calibrate",
     "evaluate",
     "explain",
     "export",
@@ -40,6 +50,8 @@ __all__ = [
     "hardware",
     "hardware_list",
     "inspect",
+    "preflight",
+    "report",
     "trace",
     "trace_bench",
     "trace_compare",

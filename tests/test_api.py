@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
+from benchmark_results import sglang_result, written
 
 import placer
 from placer.cli import app
@@ -24,13 +25,16 @@ Answer = dict[str, Any]
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "qwen3-30b-a3b"
 FUNCTIONS = [name for name in placer.__all__ if not name.endswith("Error")]
 COMMANDS = {
+    "bench_growth": "bench",
+    "bench_instances": "bench",
     "export_check": "export",
     "hardware_list": "hardware",
-    "verify_kt_log": "verify",
     "trace": "trace import",
+    "verify_kt_log": "verify",
 }
 """Commands that are more than one function; the others are called like their function."""
 ONLY_COMMANDS = {
+    "bench": {"growth": "bench_growth"},
     "trace record": {"texts": "further texts", "api_key_env": "api_key is the key itself"},
     "hardware": {"list": "hardware_list"},
 }
@@ -178,6 +182,64 @@ def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     placer.trace_synth("qwen3-30b-a3b", requests=4)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bench(run: Run, tmp_path: Path) -> None:
+    (path,) = placer.bench_instances(write=tmp_path, family="balanced", size="4x16x8")
+    printed = answered(run, "bench", path, "--time-limit", 5.0, "--csv", tmp_path / "rows.csv")
+    asked = placer.bench(family="balanced", size="4x16x8", time_limit=5.0)
+    for found in (placer.bench([path], time_limit=5.0), asked):
+        (row,), (known,) = found.document()["rows"], printed["rows"]
+        for field in ("objective_us", "bound_us", "sha256"):
+            assert row[field] == known[field]
+    assert (tmp_path / "rows.csv").read_text().count("\n") == 2
+
+
+def test_calibrate(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
+    folder = job_reported.folder
+    shutil.copy(folder / "config.json", tmp_path)
+    benchmark = written(tmp_path / "benchmark.jsonl", sglang_result())
+    given = {"placement": job_reported.placement, "model": tmp_path, "trace": folder / "trace.safetensors"}
+    printed = answered(
+        run,
+        "calibrate",
+        *("--profile", folder / "profile.json", "--benchmark", benchmark, "--force"),
+        *(part for name, path in given.items() for part in (f"--{name}", path)),
+        *("-o", tmp_path / "there.json"),
+    )
+    found = placer.calibrate(
+        folder / "profile.json", benchmark=[benchmark], force=True, output=tmp_path / "here.json", **given
+    )
+    created = {"created": printed["created"]}
+    assert plain(found.document()) | created == printed
+    here, there = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("here", "there"))
+    here["calibration"] |= created
+    assert here == there
+
+
+def test_preflight(run: Run, job_reported: "ReportedJob") -> None:
+    found = placer.preflight(job_reported.placement, python=sys.executable)
+    code, out, _ = run("preflight", job_reported.placement, "--python", sys.executable, "--json")
+    assert code == found.exit_code
+
+    def verdicts(document: Answer) -> list[tuple[str, str]]:
+        return [(check["name"], check["verdict"]) for check in document["checks"]]
+
+    # Free memory and load change from one moment to the next.
+    assert verdicts(found.document()) == verdicts(json.loads(out))
+
+
+def test_report(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    drawn = placer.report(job_reported.placement, profile=job_reported.profile)
+    printed = answered(
+        run,
+        "report",
+        job_reported.placement,
+        *("--profile", job_reported.folder / "profile.json", "-o", tmp_path / "report.html"),
+    )
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == drawn.html
+    assert plain(drawn.document()) == {**printed, "report": None}
 
 
 # --- the same errors ---------------------------------------------------------------------------------------

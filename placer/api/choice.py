@@ -1,6 +1,6 @@
 """Values that are one of a few names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from placer.errors import BadInputError
@@ -29,3 +29,8 @@ def kv_dtype(text: str) -> str:
 def prefill_side(text: str) -> str:
     """Whether decode tokens stand in for missing prompts: "decode" or "none"."""
     return choice(text, {name: name for name in ("decode", "none")}, "--prefill-from")
+
+
+def names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """``given``, or its parts where it is one text with commas between names."""
+    return tuple(name for name in given.split(",") if name) if isinstance(given, str) else tuple(given)

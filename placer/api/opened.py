@@ -31,6 +31,11 @@ def opened(given: Kind | Source, kinds: tuple[type[object], ...], read: Callable
     return given
 
 
+def paths_of(*given: object) -> list[Path]:
+    """The paths among ``given``; what was read before has none."""
+    return [Path(each) for each in given if isinstance(each, str | os.PathLike)]
+
+
 def path_or_none(given: Source | None) -> Path | None:
     """``given`` as a path, or None."""
     return None if given is None else Path(given)

@@ -6,11 +6,9 @@ from typing import Annotated
 import typer
 
 from placer.cli.application import app
-from placer.cli.argument import choice
 from placer.cli.option import JsonOption, SeedOption
 from placer.cli.terminal import print_json, show
 from placer.errors import BadInputError
-from placer.output import checked_output
 
 
 @app.command()
@@ -55,21 +53,6 @@ def calibrate(
     A step's time depends on which experts are hot and on the routing, so --placement, --model and --trace are
     needed beside the measurements. The kernels' measurements in the profile stay as they are.
     """
-    from placer.answer.calibration import calibration_answer
-    from placer.calibrating import CalibrateRequest
-    from placer.calibrating import calibrate as calibrate_profile
-    from placer.model.spec import read_model
-    from placer.placement import read_placement
-    from placer.profiler.benchmark_file import read_benchmark_file
-    from placer.profiler.factor import FactorName
-    from placer.profiler.kt_timing_log import read_kt_timing_log
-    from placer.profiler.profile import read_profile, write_profile
-    from placer.profiler.serving.server import Scheduler
-    from placer.profiler.trace.file import read_trace
-
-    measured = read_profile(profile)
-    files = [read_benchmark_file(path) for path in benchmark or []]
-    log = None if kt_log is None else read_kt_timing_log(kt_log)
     if placement is None or model is None or trace is None:
         given = {"--placement placement.json": placement, "--model DIR": model, "--trace TRACE": trace}
         missing = [flag for flag, value in given.items() if value is None]
@@ -78,23 +61,22 @@ def calibrate(
             "known",
             f"add {' '.join(missing)}",
         )
-    known = {name.value: name for name in FactorName}
-    names = (
-        None if factors == "auto" else tuple(choice(name, known, "--factors") for name in factors.split(","))
-    )
-    schedulers: dict[str, Scheduler | None] = {"auto": None, **{each.value: each for each in Scheduler}}
-    inputs = [placement, *(benchmark or []), *([kt_log] if kt_log else [])]
-    checked_output(output, [*inputs, Path(trace)])
+    from placer.answer.calibration import calibration_answer
+    from placer.api.calibrate import calibrate as calibrate_profile
+
     result = calibrate_profile(
-        measured,
-        read_placement(placement),
-        read_model(model),
-        None if trace == "none" else read_trace(Path(trace)),
-        files,
-        log,
-        CalibrateRequest(names, choice(scheduler, schedulers, "--scheduler"), force, seed),
+        profile,
+        placement=placement,
+        model=model,
+        trace=None if trace == "none" else trace,
+        benchmark=benchmark or (),
+        kt_log=kt_log,
+        factors=factors,
+        scheduler=scheduler,
+        force=force,
+        seed=seed,
+        output=output,
     )
-    write_profile(result.profile, output)
     if json_output:
         print_json(result.document())
     else:

@@ -30,7 +30,7 @@ def preflight(
     Exit code 0: nothing failed (warnings and unknowns are named). 3: it does not fit. 4: a component is missing.
     """
     from placer.answer.preflight import preflight_answer
-    from placer.readiness.preflight import preflight as check_machine
+    from placer.api.preflight import preflight as check_machine
 
     with ProgressBar() as bar:
         result = check_machine(

@@ -1,7 +1,8 @@
 """`placer bench`: instances solved by the structured solver and its rivals, against records and each other."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from placer.errors import BadInputError
 from placer.solvers.bench.comparison import LIMITS_S, ComparisonRow, comparison
@@ -66,13 +67,21 @@ class MilestoneRow:
 class BenchReport:
     """Everything that a benchmark found; ``milestones`` are those of rivals that ran now.
 
-    An ``interrupted`` one holds the instances that were finished by every solver.
+    An ``interrupted`` one holds the instances that were finished by every solver, of the number ``asked``.
     """
 
     rows: tuple[BenchRow, ...]
     comparison: tuple[ComparisonRow, ...]
     milestones: tuple[MilestoneRow, ...]
+    asked: int
     interrupted: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """The ``bench --json`` document."""
+        return {
+            "rows": [asdict(row) for row in self.rows],
+            "comparison": [asdict(row) for row in self.comparison],
+        }
 
 
 def bench(
@@ -118,11 +127,13 @@ def bench(
             own = {limits.time_limit_s: runs[STRUCTURED]}
             compared += _compared(instance, runs, own, limits)
         except KeyboardInterrupt:
-            return BenchReport(tuple(rows), tuple(compared), tuple(milestones), interrupted=True)
+            return BenchReport(
+                tuple(rows), tuple(compared), tuple(milestones), len(instances), interrupted=True
+            )
         for solver in rivals:
             milestones += _milestones(instance, runs[solver], limits)
         rows += _rows(instance, runs, own)
-    return BenchReport(tuple(rows), tuple(compared), tuple(milestones))
+    return BenchReport(tuple(rows), tuple(compared), tuple(milestones), len(instances))
 
 
 def _rows(instance: Instance, runs: dict[str, SolverRun], own: dict[float, SolverRun]) -> list[BenchRow]:
