@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from placer.hbm import ServerSettings
 from placer.level import Level
 from placer.level_cost import LevelCosts
-from placer.level_predictions import level_predictions
+from placer.level_steps import LevelSteps
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
-from placer.prediction import Prediction, predict
+from placer.prediction import Prediction, predict_at_sizes
 from placer.profiler.cost import CostModel
-from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.trace import Trace
 from placer.replays import Replays
@@ -65,6 +64,7 @@ class Choosing:
         self._counts = selection_counts(trace)
         self._figures: dict[tuple[ServerSettings, bytes], Prediction] = {}
         self._last: tuple[Level, LevelCosts] | None = None
+        self._last_steps: tuple[Level, LevelSteps] | None = None
 
     @property
     def reached(self) -> tuple[Reached, ...]:
@@ -87,16 +87,26 @@ class Choosing:
 
     def _predict(self, level: Level, hot: Mask) -> Prediction:
         request, costs = self._request, self.costs(level)
-        cold_share = 1.0 - coverage_of_mask(self._counts, hot)
-        if request.scheduler is Scheduler.SGLANG:
-            workload, seed = request.workload, request.seed
-            return predict(costs, hot, cold_share, level.settings, workload, seed, request.scheduler)
-        # Mixed steps are of other sizes than the level's own.
-        masks, shares = {"plan": hot}, {"plan": cold_share}
-        found = level_predictions(
-            self._model, self._cost, self._replays, costs, level, masks, shares, request, banded=()
+        return predict_at_sizes(
+            self._steps(level).under({"plan": hot}),
+            "plan",
+            costs,
+            hot,
+            1.0 - coverage_of_mask(self._counts, hot),
+            level.settings,
+            request.workload,
+            request.seed,
+            scheduler=request.scheduler,
         )
-        return found["plan"]
+
+    def _steps(self, level: Level) -> LevelSteps:
+        """Steps of every size that a server of ``level`` runs; of the last level asked for they are kept."""
+        if self._last_steps is None or self._last_steps[0] is not level:
+            workload, tp = self._request.workload, self._request.tp
+            steps = LevelSteps(self._model, self._cost, self._replays, level.settings, workload, tp, {})
+            steps.known(self.costs(level))
+            self._last_steps = level, steps
+        return self._last_steps[1]
 
     def serves(self, level: Level, hot: Mask) -> bool:
         """Whether the plan keeps the targets; for goodput, whether any request does."""

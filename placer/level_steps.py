@@ -1,5 +1,6 @@
 """Steps of every size that a server of a level runs, under several placements: replayed where they are asked for."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -63,6 +64,7 @@ class LevelSteps:
         self._masks = masks
         self._prompts_are_free = False
         self._graphs = captured_batches(settings.max_running_requests)
+        self._costs: dict[tuple[StepKind, int], StepCosts] = {}
         self._parts: dict[tuple[StepKind, int], dict[str, StepParts]] = {}
         self._bases: dict[tuple[StepKind, int], tuple[float, float]] = {}
         self._known_quantiles: dict[tuple[StepKind, int, str, Factors], Floats] = {}
@@ -79,9 +81,27 @@ class LevelSteps:
         if costs.prefill is not None:
             self._keep(costs.prefill)
 
+    def under(self, masks: Mapping[str, Mask]) -> "LevelSteps":
+        """The same steps under other placements; what either replays the other knows."""
+        other = copy.copy(self)
+        other._masks, other._parts, other._known_quantiles = masks, {}, {}
+        return other
+
     def parts(self, kind: StepKind, size: int) -> dict[str, StepParts]:
         """Replayed steps of ``size`` requests, or chunks of ``size`` tokens, by placement."""
         if (kind, size) not in self._parts:
+            costs = self._costs_at(kind, size)
+            batch = costs.tokens if kind is StepKind.DECODE else 0
+            context = self._workload.mean_context_tokens
+            self._parts[kind, size] = {
+                name: step_parts(self._model, costs, hot, batch=batch, context_tokens=context)
+                for name, hot in self._masks.items()
+            }
+        return self._parts[kind, size]
+
+    def _costs_at(self, kind: StepKind, size: int) -> StepCosts:
+        """What steps of ``size`` cost, whatever the placement."""
+        if (kind, size) not in self._costs:
             if kind is StepKind.DECODE:
                 deferred = self._cost.behaviour.deferred_experts
                 steps = self._replays.sample(kind, size, DECODE_STEPS, deferred_experts=deferred)
@@ -90,10 +110,10 @@ class LevelSteps:
             else:
                 count = max(1, min(PREFILL_STEPS, _MOST_CHUNK_TOKENS // size))
                 steps = self._replays.sample(kind, size, count)
-            self._keep(
-                step_costs(self._model, self._cost, steps, self._settings, self._workload, self._tp), size
+            self._costs[kind, size] = step_costs(
+                self._model, self._cost, steps, self._settings, self._workload, self._tp
             )
-        return self._parts[kind, size]
+        return self._costs[kind, size]
 
     def times(self, kind: StepKind, size: int, name: str, factors: Factors) -> SizeTimes:
         """Steps of any size under the placement ``name``."""
@@ -122,15 +142,9 @@ class LevelSteps:
             self._known_quantiles[key] = quantiles(self._layers_us(kind, size, name, factors))
         return self._known_quantiles[key]
 
-    def _keep(self, costs: StepCosts, size: int | None = None) -> None:
-        batch = costs.tokens if costs.kind is StepKind.DECODE else 0
-        context = self._workload.mean_context_tokens
-        self._parts[costs.kind, costs.tokens if size is None else size] = {
-            name: step_parts(self._model, costs, hot, batch=batch, context_tokens=context)
-            for name, hot in self._masks.items()
-        }
-        if size is None and costs.tokens not in self._sizes[costs.kind]:
-            self._sizes[costs.kind] = tuple(sorted({*self._sizes[costs.kind], costs.tokens}))
+    def _keep(self, costs: StepCosts) -> None:
+        self._costs[costs.kind, costs.tokens] = costs
+        self._sizes[costs.kind] = tuple(sorted({*self._sizes[costs.kind], costs.tokens}))
 
     def _base(self, kind: StepKind, size: int) -> tuple[float, float]:
         """Time of a step of ``size`` outside the experts without KV, and by KV token held."""

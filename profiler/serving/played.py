@@ -5,6 +5,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.profiler.serving.course import Course
 from placer.profiler.serving.traffic import Traffic
 
 
@@ -41,6 +42,8 @@ class Played:
         Time in either kind of step.
     kv_token_us, peak_kv_tokens
         KV tokens held, integrated over time; and the most at any moment.
+    output_tokens
+        Tokens put out, of all requests.
     """
 
     def __init__(self, traffic: Traffic) -> None:
@@ -59,7 +62,8 @@ class Played:
         self.unfinished = N
         self.decode_steps = self.prefill_steps = self.prefilled_tokens = 0
         self.decode_us = self.prefill_us = self.kv_token_us = 0.0
-        self.peak_kv_tokens = 0
+        self.peak_kv_tokens = self.output_tokens = 0
+        self._marks = [(0.0, 0.0, 0)]
         self._sent = self._queued = 0
         self._client_us = traffic.client_us
         self._closed = traffic.arrival_us is None
@@ -126,6 +130,7 @@ class Played:
         each = np.array(requests, dtype=np.int64)
         self.first_token_us[each[self.produced[each] == 0]] = self.now_us
         self.produced[each] += tokens
+        self.output_tokens += tokens * each.size
         ended = self.produced[each] >= self.output[each]
         if not ended.any():
             return requests
@@ -137,6 +142,14 @@ class Played:
             for _ in range(min(finished.size, self.arrival_us.size - self._sent)):
                 self._send()
         return [int(request) for request in each[~ended]]
+
+    def mark(self) -> None:
+        """Note what has been held and put out by now."""
+        self._marks.append((self.now_us, self.kv_token_us, self.output_tokens))
+
+    def course(self) -> Course:
+        """What was held and put out by every mark."""
+        return Course(*np.array(self._marks, dtype=np.float64).T)
 
     def retract(self, request: int) -> None:
         """``request`` loses its KV; its output stays, and is prefilled with its prompt when it is admitted again."""

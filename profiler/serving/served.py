@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.profiler.serving.course import Course
+
 Times = NDArray[np.float64]
 EVERY = slice(None)
 """All requests."""
@@ -43,7 +45,9 @@ class Served:
     decode_us, prefill_us
         Time spent in either kind of step.
     mean_kv_tokens, peak_kv_tokens
-        KV tokens held, averaged over time; and the most at any moment.
+        KV tokens held, averaged over the whole run; and the most at any moment.
+    course
+        What was held and put out over time, for means over a part of the run.
     """
 
     arrival_us: Times
@@ -60,6 +64,7 @@ class Served:
     prefill_us: float
     mean_kv_tokens: float
     peak_kv_tokens: int
+    course: Course
 
     @property
     def duration_us(self) -> float:
@@ -75,25 +80,6 @@ class Served:
     def requests_per_s(self) -> float:
         """Requests finished, over the whole run."""
         return self.finish_us.size / self.duration_us * 1e6
-
-    def steady_output_tokens_per_s(self, skipped: int) -> float:
-        """Of requests that finish neither among the first nor the last ``skipped``, while they finish.
-
-        A run's start and end, when the server is not full, are left out.
-        """
-        steady, steady_us = self._steady(skipped)
-        return int(self.output_tokens[steady].sum()) / steady_us * 1e6
-
-    def steady_requests_per_s(self, skipped: int) -> float:
-        """Requests that finish neither among the first nor the last ``skipped``, over the time in which they do."""
-        steady, steady_us = self._steady(skipped)
-        return steady.size / steady_us * 1e6
-
-    def _steady(self, skipped: int) -> tuple[NDArray[np.int64], float]:
-        """The requests (int64) between the first and the last ``skipped``, and the microseconds they finish in."""
-        order = np.argsort(self.finish_us, kind="stable")
-        first, last = order[skipped - 1], order[-skipped - 1]
-        return order[skipped:-skipped], float(self.finish_us[last] - self.finish_us[first])
 
     def ttft_ms(self, counted: slice = EVERY) -> Spread:
         """From arrival to the first token, queueing included, over the ``counted`` requests."""

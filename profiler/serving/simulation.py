@@ -32,6 +32,7 @@ def simulate(traffic: Traffic, server: Server, times: StepTimes) -> Served:
     while played.unfinished:
         played.release()
         scheduler.step()
+        played.mark()
     duration_us = float(played.finish_us.max() - played.arrival_us.min())
     return Served(
         arrival_us=played.arrival_us,
@@ -48,6 +49,7 @@ def simulate(traffic: Traffic, server: Server, times: StepTimes) -> Served:
         prefill_us=played.prefill_us,
         mean_kv_tokens=played.kv_token_us / duration_us,
         peak_kv_tokens=played.peak_kv_tokens,
+        course=played.course(),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from placer.errors import BadInputError
 
@@ -86,19 +87,28 @@ def spread_lengths(
     variation: float,
     seed: int,
     longest: Callable[[int], int] | None = None,
+    blocks: int = 1,
 ) -> tuple[Tokens, Tokens]:
     """Log-normal lengths with the given means and coefficient of variation: int64 [N] twice.
 
-    Log-normal with sigma² = ln(1 + variation²) and mu = ln(mean) - sigma²/2, so that the mean is kept;
-    ``longest`` gives the most tokens by the mean.
+    Log-normal with sigma² = ln(1 + variation²) and mu = ln(mean) - sigma²/2, so that the mean is kept. Each of the N
+    equal shares of the distribution gives one length, its mean, in random order: N independent draws would differ from
+    the distribution by variation / sqrt(N). Each of ``blocks`` equal parts of the requests holds one of every
+    ``blocks`` neighbouring lengths, so that those that run at one time are alike, too. ``longest`` gives the most tokens
+    by the mean.
     """
     random = np.random.default_rng(seed)
     sigma = np.sqrt(np.log1p(variation**2))
+    # The mean between two quantiles of a log-normal is a difference of the normal distribution, shifted by sigma.
+    below = ndtr(ndtri(np.arange(requests + 1) / requests) - sigma)
+    of_mean = requests * np.diff(below)
 
     def draw(mean: int) -> Tokens:
-        drawn = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, size=requests)
         most = np.inf if longest is None else longest(mean)
-        return np.clip(np.rint(drawn), 1, most).astype(np.int64)
+        lengths = np.clip(np.rint(mean * of_mean), 1, most).astype(np.int64)
+        # Neighbours are dealt out to the blocks, then each block is put in random order.
+        dealt = random.permuted(lengths.reshape(-1, blocks), axis=1)
+        return np.ascontiguousarray(random.permuted(dealt, axis=0).T).reshape(-1)
 
     return draw(prompt_tokens), draw(output_tokens)
 
