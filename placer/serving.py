@@ -25,7 +25,7 @@ NEVER = Spread(math.inf, math.inf, math.inf, math.inf)
 KEEPS_UP = 0.97
 """Share of its capacity up to which a server keeps up with Poisson arrivals. A queue takes about 1 / (1 - share)²
 requests to settle, over a thousand beyond this share: what waits there depends on how long one looks."""
-_LEAST_COUNTED = 256
+_LEAST_COUNTED = 128
 _LEAST_VARIED = 512
 _LEAST_ARRIVALS = 1024
 _BLOCK = 64
@@ -136,7 +136,10 @@ def _poisson(
     times: StepTimes, server: Server, workload: Workload, rate_per_s: float, load: float, seed: int
 ) -> ServingFigures:
     running = server.max_running
-    first, count = running + math.ceil(1 / (1 - load) ** 2), max(_LEAST_ARRIVALS, _BLOCK * math.ceil(4 * running / _BLOCK))
+    first, count = (
+        running + math.ceil(1 / (1 - load) ** 2),
+        max(_LEAST_ARRIVALS, _BLOCK * math.ceil(4 * running / _BLOCK)),
+    )
     lengths = _lengths(workload, ((first, 1), (count, count // _BLOCK), (running, 1)), seed)
     traffic = poisson(rate_per_s, *lengths, seed=seed + 1)
     served = simulate(_with_cache(traffic, workload), server, times)
@@ -161,9 +164,7 @@ def _given_arrivals(workload: Workload, seed: int) -> Traffic:
     return _with_cache(Traffic(prompts, outputs, arrivals_us, 0), workload)
 
 
-def _lengths(
-    workload: Workload, parts: Sequence[tuple[int, int]], seed: int
-) -> tuple[Tokens, Tokens]:
+def _lengths(workload: Workload, parts: Sequence[tuple[int, int]], seed: int) -> tuple[Tokens, Tokens]:
     """Lengths of the requests of ``parts`` of a run, one after the other: how many, and in how many blocks each."""
     if not workload.length_variation:
         requests = sum(count for count, _ in parts)
