@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from placer.errors import BadInputError, InfeasibleError
-from placer.hbm import ServerSettings
 from placer.level import Level
 from placer.level_problems import LevelProblems
 from placer.objective import Weighting
@@ -36,12 +35,16 @@ class Emphasis:
 
 @dataclass(frozen=True)
 class LevelSolution:
-    """A level with its problem and the solver's answer to it, or to an ``emphasis`` in its place."""
+    """A level with its problem and the solver's answer to it, or to an ``emphasis`` in its place.
+
+    ``asked_gap`` is the gap at which the solver was to stop.
+    """
 
     level: Level
     problem: PlacementProblem
     solution: Solution
     emphasis: Emphasis | None = None
+    asked_gap: float = LEVEL_GAP
 
     @property
     def program(self) -> PlacementProblem:
@@ -93,7 +96,13 @@ class LevelSolution:
 
 
 def solve_level(
-    problem: PlacementProblem, request: SolveRequest, gap: float, warm_start: Mask, *, prove: bool = False
+    problem: PlacementProblem,
+    request: SolveRequest,
+    gap: float,
+    warm_start: Mask,
+    *,
+    prove: bool = False,
+    cutoff_us: float = np.inf,
 ) -> Solution:
     """The structured solver's answer to ``problem`` within the request's time limit; Ctrl-C goes on to the caller."""
     solution = solve_structured(
@@ -103,6 +112,7 @@ def solve_level(
         seed=request.seed,
         warm_starts=(warm_start,),
         prove=prove,
+        cutoff_us=cutoff_us,
     )
     if solution.status is SolverStatus.INTERRUPTED:
         # The solver hands back what it has; a decision over levels that were never tried is none.
@@ -126,22 +136,6 @@ def own_bound_us(entry: LevelSolution, request: SolveRequest) -> float:
         return entry.bound_us
     own = solve_level(entry.problem, request, max(LEVEL_GAP, request.gap), entry.hot)
     return max(entry.bound_us, own.bound_us or -np.inf)
-
-
-def refined(
-    tried: list[LevelSolution], bounds: dict[ServerSettings, float], request: SolveRequest
-) -> list[LevelSolution]:
-    """Levels by objective, each that its bound does not rule out solved to ``request.gap``; raises ``bounds``."""
-    entries = sorted(tried, key=LevelSolution.objective_us)
-    for number, entry in enumerate(entries):
-        best_us = min(other.objective_us() for other in entries)
-        closed = entry.solution.gap is not None and entry.solution.gap <= request.gap
-        if closed or bounds[entry.level.settings] >= best_us:
-            continue
-        solution = solve_level(entry.program, request, request.gap, entry.hot, prove=request.prove)
-        entries[number] = replace(entry, solution=solution)
-        bounds[entry.level.settings] = max(bounds[entry.level.settings], entries[number].bound_us)
-    return sorted(entries, key=LevelSolution.objective_us)
 
 
 def exactly(entry: LevelSolution, request: SolveRequest) -> LevelSolution:

@@ -12,13 +12,13 @@ from placer.convergence import converge, most_step_factor
 from placer.domain_costs import Domains
 from placer.frontier import frontier
 from placer.gain import gains
-from placer.hbm import ServerSettings
 from placer.hot_bounds import hot_bounds
 from placer.level import Level
 from placer.level_predictions import level_predictions
 from placer.level_problems import LevelProblems
 from placer.level_room import request_levels, roomy_levels
-from placer.level_solution import LEVEL_GAP, LevelSolution, anew, exactly, own_bound_us, refined, solve_level
+from placer.level_search import LevelSearch
+from placer.level_solution import LevelSolution, anew, exactly, own_bound_us
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
 from placer.prediction import Prediction
@@ -89,7 +89,7 @@ def solve_levels(
 ) -> Solved:
     """Choose one level of ``grid`` and its hot experts.
 
-    Every level is solved to 2 %; those that its bound does not rule out are solved to ``request.gap``. The
+    Levels are solved as `LevelSearch` says. The
     plan and the baselines are then compared on requests kept for choosing, at the same level and bytes.
 
     Raises
@@ -122,30 +122,17 @@ def solve_levels(
         choosing,
     )
 
-    tried: list[LevelSolution] = []
-    bounds: dict[ServerSettings, float] = {}
-    for number, level in enumerate(problems.promising_first(grid)):
-        progress(
-            f"level {number + 1} of {len(grid)}: {level.settings.max_running_requests} running requests, "
-            f"chunk {level.settings.chunk_tokens}",
-            0.8 * number / len(grid),
-        )
-        problem, frequency = problems.problem(level), problems.baseline("frequency", level)
-        solution = solve_level(problem, request, max(LEVEL_GAP, request.gap), frequency)
-        if solution.bound_us is not None:
-            bounds[level.settings] = solution.bound_us
-        if solution.hot is not None:
-            tried.append(LevelSolution(level, problem, solution))
-    progress(f"proving the plan to {request.gap:.1%}", 0.8)
-    tried = refined(tried, bounds, request)
+    levels = LevelSearch(problems, choice.serves, progress)
+    bounds = levels.bounds
+    tried = levels.solved(grid)
     progress("comparing levels", 0.9)
     search = TargetSearch(problems, choice, bounds, set(), set(), lambda text: progress(text, 0.9))
     best = _best(search, tried, advice)
     if best.emphasis is not None or search.missed or request.objective is not Objective.THROUGHPUT:
         # Levels that better ones seemed to rule out count again once those miss the targets.
         served = [entry for entry in tried if choice.serves(entry.level, entry.hot)]
-        left = refined([best, *(entry for entry in served if entry.level is not best.level)], bounds, request)
-        best = _best(search, [*left, *refined([best], bounds, request), best], advice)
+        left = levels.refined([best, *(entry for entry in served if entry.level is not best.level)])
+        best = _best(search, [*left, *levels.refined([best]), best], advice)
         done = {entry.level.settings: entry for entry in left if entry.emphasis is None}
         tried = sorted(
             (done.get(entry.level.settings, entry) for entry in tried), key=LevelSolution.objective_us
@@ -170,7 +157,7 @@ def solve_levels(
         best = search.serving([more, best])
         if best is more:
             bounds[best.level.settings] = own_bound_us(best, request)
-        best = search.serving([*refined([best], bounds, request), best])
+        best = search.serving([*levels.refined([best]), best])
     if request.lp_path is not None:
         write_lp(best.program, request.lp_path)
     if request.solver != "auto":

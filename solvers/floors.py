@@ -54,12 +54,13 @@ class Floors:
 
 
 class FloorBuilder:
-    """Bounds one problem; every method returns `Floors` that hold."""
+    """Bounds one problem; every method returns `Floors` that hold. A bound of ``enough_us`` is not raised further."""
 
-    def __init__(self, view: LayerView, deadline: Deadline) -> None:
+    def __init__(self, view: LayerView, deadline: Deadline, enough_us: float = np.inf) -> None:
         L, _, E = view.shape
         self.view = view
         self._deadline = deadline
+        self._enough_us = enough_us
         self._open = nothing_decided(L, E)
         self._envelope = step_envelope(view, self._open)
         self._pure: PureLayers = pure_layers(view)
@@ -167,7 +168,7 @@ class FloorBuilder:
             closed = point.gap_us <= 5e-5 * abs(found.bound_us)
             if closed or (stale >= 3 and point.gap_us <= 1e-2 * abs(found.bound_us)):
                 break
-            if self._deadline.passed():
+            if best.bound_us >= self._enough_us or self._deadline.passed():
                 break
         return best, best_mixed
 

@@ -35,6 +35,7 @@ from placer.solvers.layer_pass import layer_pass
 from placer.solvers.layer_pool import LayerPool
 from placer.solvers.layer_view import Float64s, by_layer
 from placer.solvers.problem import Mask, PlacementProblem
+from placer.solvers.quick_bound import quick_bound_us
 from placer.solvers.repair import filled, repaired
 from placer.solvers.side_sums import side_sums
 from placer.solvers.solution import Solution, SolverStatus, relative_gap
@@ -76,6 +77,7 @@ def solve_structured(
     seed: int = 0,
     warm_starts: Sequence[Mask] = (),
     prove: bool = False,
+    cutoff_us: float = np.inf,
 ) -> Solution:
     """Solve ``problem`` to a proven relative ``gap`` or until ``time_limit_s`` (wall clock) is over.
 
@@ -88,14 +90,16 @@ def solve_structured(
         feasible one among them.
     prove
         Whether to go on to the time limit where the gap is still open (step 8).
+    cutoff_us
+        An objective that another plan has: the solve ends once its bound shows that none of its own is below.
 
     Returns
     -------
     Solution
         Status OPTIMAL when the gap is proven, INFEASIBLE when the layers' minima alone exceed the
         budget, INTERRUPTED after Ctrl-C (with the best plan so far); otherwise the gap stands, because the
-        time is over (TIME_LIMIT) or no step is left that pays (SEARCHED). ``lp_us`` is the bound after
-        step 1.
+        time is over (TIME_LIMIT), or the bound reached the cutoff or no step is left that pays (SEARCHED).
+        ``lp_us`` is the bound after step 1.
 
     Raises
     ------
@@ -106,7 +110,13 @@ def solve_structured(
     check_costs(problem)
     if not can_be_feasible(problem):
         return Solution(NAME, SolverStatus.INFEASIBLE, None, None, None, None, deadline.elapsed_s())
-    solve = _Solve(problem, gap, seed, deadline, prove=prove)
+    if np.isfinite(cutoff_us) and (bound_us := quick_bound_us(problem)) >= cutoff_us:
+        for plan in (warm for warm in warm_starts if problem.is_feasible(warm)):
+            objective_us = problem.objective_us(plan)
+            gap = relative_gap(objective_us, bound_us, problem.constant_us)
+            ended = SolverStatus.SEARCHED, plan, objective_us, min(bound_us, objective_us), gap
+            return Solution(NAME, *ended, deadline.elapsed_s())
+    solve = _Solve(problem, gap, seed, deadline, prove=prove, cutoff_us=cutoff_us)
     # The matrices are small: threads inside BLAS cost more than they bring, and far more on a busy machine.
     with threadpool_limits(limits=1, user_api="blas"):
         try:
@@ -116,8 +126,10 @@ def solve_structured(
             if solve.plan is None:
                 return Solution(NAME, SolverStatus.NO_SOLUTION, None, None, None, None, deadline.elapsed_s())
             return solve.solution(SolverStatus.INTERRUPTED)
-    if solve.done():
+    if solve.proven():
         return solve.solution(SolverStatus.OPTIMAL)
+    if solve.done():
+        return solve.solution(SolverStatus.SEARCHED)
     return solve.solution(SolverStatus.TIME_LIMIT if deadline.passed() else SolverStatus.SEARCHED)
 
 
@@ -132,9 +144,17 @@ class _Solve:
     """The state of one solve: best plan, best bound, and the pool of layer placements."""
 
     def __init__(
-        self, problem: PlacementProblem, gap: float, seed: int, deadline: Deadline, *, prove: bool = False
+        self,
+        problem: PlacementProblem,
+        gap: float,
+        seed: int,
+        deadline: Deadline,
+        *,
+        prove: bool = False,
+        cutoff_us: float = np.inf,
     ) -> None:
         self.problem, self.gap, self.deadline, self.prove = problem, gap, deadline, prove
+        self.cutoff_us = cutoff_us
         self.plan: Mask | None = None
         self.objective_us = np.inf
         self._rng = np.random.default_rng(seed)
@@ -144,7 +164,7 @@ class _Solve:
     def start(self, warm_starts: Sequence[Mask]) -> None:
         """Arrange the problem; take a first bound, a first plan and the warm starts."""
         self.view = by_layer(self.problem)
-        self.builder = FloorBuilder(self.view, self.deadline)
+        self.builder = FloorBuilder(self.view, self.deadline, self.cutoff_us - self.problem.constant_us)
         self.floors = self.builder.trivial()
         self._prove(self.floors)
         L, _, E = self.view.shape
@@ -160,7 +180,11 @@ class _Solve:
 
     def run(self) -> None:
         """Go through the steps until the gap is proven, the time is up or nothing is left to try."""
+        if self._cut_off():
+            return
         self._relax()
+        if self._cut_off():
+            return
         # Worth its tenths of a second even where rounding the relaxation already meets the gap.
         self._search_quickly()
         if not self.done() and self.problem.hot_us.size <= TINY_ENTRIES:
@@ -172,6 +196,13 @@ class _Solve:
             step()
 
     def done(self) -> bool:
+        """Whether the gap asked for is proven, or that no plan is below the cutoff."""
+        return self._cut_off() or self.proven()
+
+    def _cut_off(self) -> bool:
+        return self._bound_us() >= self.cutoff_us
+
+    def proven(self) -> bool:
         """Whether the gap asked for is proven."""
         changeable = abs(self.objective_us - self.problem.constant_us)
         # Below this a difference is rounding in the objective itself.

@@ -94,8 +94,8 @@ def spread_lengths(
     Log-normal with sigma² = ln(1 + variation²) and mu = ln(mean) - sigma²/2, so that the mean is kept. Each of the N
     equal shares of the distribution gives one length, its mean, in random order: N independent draws would differ from
     the distribution by variation / sqrt(N). Each of ``blocks`` equal parts of the requests holds one of every
-    ``blocks`` neighbouring lengths, so that those that run at one time are alike, too. ``longest`` gives the most tokens
-    by the mean.
+    ``blocks`` neighbouring lengths, so that those that run at one time are alike, too. ``longest`` gives the most
+    tokens by the mean.
     """
     random = np.random.default_rng(seed)
     sigma = np.sqrt(np.log1p(variation**2))
