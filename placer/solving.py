@@ -89,8 +89,8 @@ def solve_levels(
 ) -> Solved:
     """Choose one level of ``grid`` and its hot experts.
 
-    Levels are solved as `LevelSearch` says. The
-    plan and the baselines are then compared on requests kept for choosing, at the same level and bytes.
+    Levels are solved as `LevelSearch` says. The plan and the baselines are then compared on requests kept for
+    choosing, at the same level and bytes.
 
     Raises
     ------
