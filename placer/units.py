@@ -1,4 +1,4 @@
-"""Sizes as people write them (72GiB, 80GB, 75%) and as they read them."""
+"""Sizes as people write them (72GiB, 80GB, 75%), and figures of every kind as they read them."""
 
 import math
 import re
@@ -78,11 +78,44 @@ def gib(count_bytes: float) -> str:
 def figure(value: float, decimals: int) -> str:
     """``value`` with so many decimals, or two digits where those would show a number as zero; never -0."""
     if value and abs(value) < 0.5 * 10**-decimals:
-        return f"{value:.2g}"
+        return rounded(value, 2)
     return f"{value:z,.{decimals}f}"
 
 
+def rounded(value: float, digits: int) -> str:
+    """``value`` to so many significant digits, whole numbers to the last one; never with an exponent."""
+    if not math.isfinite(value) or not value:
+        return f"{value:z.0f}"
+    kept = float(f"{value:.{digits - 1}e}")
+    decimals = digits - 1 - math.floor(math.log10(abs(kept)))
+    return f"{kept if decimals > 0 else value:,.{min(max(decimals, 0), 9)}f}"
+
+
+def duration(us: float, digits: int = 4) -> str:
+    """A time given in microseconds as a person reads it: 13.60 µs, 24.35 ms, 2.104 s."""
+    kept = abs(float(f"{us:.{digits - 1}e}"))
+    unit, size = next((each for each in (("µs", 1.0), ("ms", 1e3)) if kept < 1e3 * each[1]), ("s", 1e6))
+    return f"{rounded(us / size, digits)} {unit}"
+
+
+def duration_range(low_us: float, high_us: float, digits: int = 3) -> str:
+    """From one time to another, the unit said once where they share it: 21.2 to 49.3 ms."""
+    low, high = duration(low_us, digits), duration(high_us, digits)
+    value, unit = low.split()
+    return f"{value if high.endswith(' ' + unit) else low} to {high}"
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it: 84.2%, 0.0% for none, <0.1% for what would be shown as none."""
+    return "<0.1%" if 0 < share < 0.0005 else f"{share:z.1%}"
+
+
+def gap_percent(gap: float) -> str:
+    """A solver's gap: 0.18%, 0.00% where it is closed, <0.01% for what would be shown as closed."""
+    return "<0.01%" if 0 < gap < 0.00005 else f"{gap:z.2%}"
+
+
 def signed_percent(share: float) -> str:
-    """A difference as a person reads it: +3.1%, -0.2%, and 0.0% for anything smaller."""
-    shown = f"{share:+z.1%}"
+    """A difference as a person reads it: +3.1%, -0.2%, 0.0% for anything smaller, +8,414% for ten times and more."""
+    shown = f"{share:+z,.1%}" if abs(share) < 9.9995 else f"{share:+,.0%}"
     return "0.0%" if shown == "+0.0%" else shown

@@ -57,7 +57,7 @@ def test_a_run_states_its_error_and_which_side_binds() -> None:
     assert document["worst"][0]["layer"] == 4
     said = plain(joined_answer(verification))
     assert "MAPE 15.0%" in said
-    assert "longer one in 50%" in said
+    assert "longer one in 50.0%" in said
 
 
 def test_both_sides_run_at_once_in_a_process_of_their_own() -> None:

@@ -1,17 +1,25 @@
 """The answer of a solve as it is printed."""
 
+from hypothesis import given
+from hypothesis import strategies as st
 from placements import figures, placement
-from rich.console import Console
+from rich.console import Console, RenderableType
 
+from placer.answer.ledger import BAR_WIDTH, ledger_parts
 from placer.answer.placement import placement_answer
 from placer.placement import PlacementDocument
+from placer.units import GIB
 
 
-def printed(document: PlacementDocument) -> str:
-    console = Console(width=100, record=True, file=None, quiet=False, force_terminal=False)
+def shown(*parts: RenderableType, width: int = 100) -> str:
+    console = Console(width=width, force_terminal=False)
     with console.capture() as capture:
-        console.print(placement_answer(document, None))
+        console.print(*parts, sep="\n")
     return capture.get()
+
+
+def printed(document: PlacementDocument, width: int = 100) -> str:
+    return shown(placement_answer(document, None), width=width)
 
 
 def test_a_baseline_is_slower_by_tokens_per_second_not_by_its_decode_step() -> None:
@@ -23,7 +31,7 @@ def test_a_baseline_is_slower_by_tokens_per_second_not_by_its_decode_step() -> N
         baselines={"uniform": {**figures(), "decode_step_ms": 19.0, "output_tokens_per_s": 320.0}},
     )
     row = next(line for line in printed(document).splitlines() if line.startswith("uniform"))
-    assert row.split() == ["uniform", "19.00", "ms", "320.0", "+25.0%", "25.0%"]
+    assert row.split() == ["uniform", "19.00", "ms", "320.0", "25.0%", "+25.0%"]
 
 
 def test_a_loss_beyond_sampling_error_is_said_to_be_one() -> None:
@@ -41,3 +49,64 @@ def test_a_loss_beyond_sampling_error_is_said_to_be_one() -> None:
     text = " ".join(printed(document).split())
     assert "slower than frequency beyond sampling error" in text
     assert "every gain" not in text
+
+
+def test_the_memory_bar_gives_every_purpose_its_share() -> None:
+    """64 columns for 64 GiB: 32 of experts, 8 of KV, 16 of weights, 4 of what the runtime takes, 4 unused."""
+    sizes = {
+        "hot_experts": 32,
+        "attention": 12,
+        "router": 4,
+        "kv_pool": 8,
+        "cuda_graphs": 4,
+        "unused": 4,
+        "mtp": 0,
+    }
+    lines = shown(
+        *ledger_parts("HBM", {name: size * GIB for name, size in sizes.items()}, 64 * GIB)
+    ).splitlines()
+    assert lines[0] == "HBM: 64.00 GiB"
+    assert lines[1] == f"[{'█' * 32}{'▓' * 16}{'▒' * 8}{'░' * 4}{'·' * 4}]"
+    assert lines[2] == "  █ hot experts  ▓ other weights  ▒ KV  ░ runtime  · unused"
+    rows = [line.split() for line in lines[4:]]
+    assert rows[0] == ["█", "hot_experts", "32.00", "GiB", "50.0%"]
+    assert [row[1] for row in rows] == [name for name, size in sizes.items() if size]
+
+
+LINES = ("hot_experts", "norms", "kv_pool", "cuda_graphs", "unused")
+
+
+@given(st.dictionaries(st.sampled_from(LINES), st.integers(1), min_size=1))
+def test_the_memory_bar_keeps_its_width(sizes: dict[str, int]) -> None:
+    bar = shown(*ledger_parts("HBM", sizes, sum(sizes.values()))).splitlines()[1]
+    assert len(bar) == BAR_WIDTH + 2
+
+
+def test_a_flag_that_differs_from_the_kv_tokens_is_explained() -> None:
+    same = placement({0: [0]}, layers=[0], experts=2)
+    assert "why --max-total-tokens" not in printed(same)
+    pools = same.kv.model_copy(update={"tokens": 24_576, "max_total_tokens": 19_729})
+    text = " ".join(printed(same.model_copy(update={"kv": pools})).split())
+    assert "why --max-total-tokens is 19,729: " in text
+    assert "layers with a sliding window keep fewer, a pool of 24,576 tokens comes of it" in text
+
+
+def test_every_answer_of_a_solve_fits_80_columns() -> None:
+    names = ("frequency", "frequency_per_layer", "uniform", "front_loading", "random")
+    gain = {"mean": 0.495, "low": 0.491, "high": 0.499, "distinct": True}
+    document = placement(
+        {0: [0]},
+        layers=[0],
+        experts=2,
+        baselines={name: figures() for name in names},
+        heldout={
+            "coverage": 0.5,
+            "uniform_null": 0.5,
+            "verdict": "it helps",
+            "requests": 19,
+            "gains": dict.fromkeys(names, gain),
+        },
+    )
+    lines = printed(document, width=80).splitlines()
+    assert [line for line in lines if len(line) > 80 or "…" in line] == []
+    assert sum("+49.5% (+49.1% to +49.9%)" in line for line in lines) == 5

@@ -1,9 +1,24 @@
 """Sizes as people write them."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placer.errors import BadInputError
-from placer.units import GIB, figure, gib, parse_size, signed_percent
+from placer.units import (
+    GIB,
+    duration,
+    duration_range,
+    figure,
+    gap_percent,
+    gib,
+    parse_size,
+    percent,
+    rounded,
+    signed_percent,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +67,55 @@ def test_a_small_figure_is_not_shown_as_zero() -> None:
     assert figure(1234.5, 0) == "1,234"
     assert figure(0.0123, 1) == "0.012"
     assert figure(0.0, 1) == "0.0"
-    assert figure(-0.04, 1) == "-0.04"
+    assert figure(-0.04, 1) == "-0.040"
 
 
 def test_no_difference_has_no_sign() -> None:
     assert signed_percent(0.0312) == "+3.1%"
     assert signed_percent(-0.0021) == "-0.2%"
     assert signed_percent(-0.0004) == signed_percent(0.0004) == "0.0%"
+    assert signed_percent(84.138) == "+8,414%"
+
+
+@pytest.mark.parametrize(
+    ("us", "said"),
+    [
+        (13.6, "13.60 µs"),
+        (999.96, "1.000 ms"),
+        (24352.7, "24.35 ms"),
+        (10_640_000.0, "10.64 s"),
+        (7_200e6, "7,200 s"),
+        (0.0, "0 µs"),
+        (-1500.0, "-1.500 ms"),
+        (0.0123, "0.01230 µs"),
+    ],
+)
+def test_a_time_is_read_in_the_unit_of_its_size(us: float, said: str) -> None:
+    assert duration(us) == said
+
+
+def test_a_range_of_times_names_a_shared_unit_once() -> None:
+    assert duration_range(21_230, 49_310) == "21.2 to 49.3 ms"
+    assert duration_range(950, 1_200) == "950 µs to 1.20 ms"
+
+
+def test_digits_are_significant_ones() -> None:
+    assert rounded(37_630.4, 4) == "37,630"
+    assert rounded(53.148, 4) == "53.15"
+    assert rounded(9.9996, 4) == "10.00"
+    assert rounded(0.0, 4) == "0"
+
+
+@given(st.floats(1e-6, 1e15))
+def test_no_figure_has_an_exponent(value: float) -> None:
+    for said in (rounded(value, 3), figure(value, 1), duration(value), signed_percent(value), percent(value)):
+        assert re.fullmatch(r"[+<]?[0-9][0-9,]*(\.[0-9]+)?( µs| ms| s|%)?", said)
+
+
+def test_a_share_that_is_some_is_not_shown_as_none() -> None:
+    assert percent(0.842) == "84.2%"
+    assert percent(0.0003) == "<0.1%"
+    assert percent(0.0) == percent(-0.0) == "0.0%"
+    assert gap_percent(0.0018) == "0.18%"
+    assert gap_percent(0.00000312) == "<0.01%"
+    assert gap_percent(0.0) == "0.00%"

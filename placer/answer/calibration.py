@@ -6,11 +6,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible, visible
 from placer.calibrating import Calibrated
 from placer.profiler.calibration import CalibratedFigure, Calibration, CalibrationSource
 from placer.profiler.factor import FACTOR_MEANING, FactorName
+from placer.units import duration, rounded
 
 _MOST_ROWS = 24
 
@@ -38,9 +39,7 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
         )
     if result.replaced is not None:
         parts.append(Text(f"replaced, not multiplied: {visible(result.replaced.sentence)}"))
-    for each in calibration.distrust:
-        warning = each.startswith("warning: ")
-        parts.append(Text(each if warning else f"note: {each}", style="yellow" if warning else "dim"))
+    parts += note_lines(calibration.distrust)
     parts.append(Text(f"{visible(destination)}: {_use(calibration)}"))
     return Group(*parts)
 
@@ -102,7 +101,7 @@ def _factor_table(calibration: Calibration) -> Table:
         value = calibration.factors.value(name)
         table.add_row(
             name.value,
-            f"{value / 1e3:.3g} ms" if name is FactorName.STEP else f"×{value:.3f}",
+            duration(value, 3) if name is FactorName.STEP else f"×{value:.3f}",
             FACTOR_MEANING[name],
             calibration.reasons[name.value],
         )
@@ -110,4 +109,4 @@ def _factor_table(calibration: Calibration) -> Table:
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{value / 1e3:,.3f} ms" if unit == "us" else f"{value:,.2f} {unit}"
+    return duration(value) if unit == "us" else f"{rounded(value, 4)} {unit}"

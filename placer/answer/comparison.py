@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
 from placer.units import GIB, figure, gib, signed_percent
 
@@ -27,7 +27,7 @@ def comparison_answer(document: dict[str, Any]) -> RenderableType:
     parts.append(Text(""))
     parts += [Text(_rule_line(size, rule)) for size, rule in document["rule_of_thumb"].items()]
     parts += [Text(line, style="dim") for line in _origins(document["rows"])]
-    parts += [Text(f"note: {note}", style="dim") for note in document["notes"]]
+    parts += note_lines(document["notes"])
     return Group(*parts)
 
 

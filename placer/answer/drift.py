@@ -4,8 +4,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.drift import Advice, Drift
+from placer.units import duration, percent
 
 _WHAT = {
     Advice.KEEP: "keep the plan",
@@ -26,9 +27,9 @@ def drift_answer(found: Drift) -> RenderableType:
     ):
         table.add_row(
             name,
-            f"{figures.decode_step_ms:,.3f} ms",
-            f"{figures.output_token_us:,.1f} us",
-            f"{figures.coverage:.1%}",
+            duration(1e3 * figures.decode_step_ms),
+            duration(figures.output_token_us),
+            percent(figures.coverage),
         )
     settings = found.settings
     lines = [
@@ -38,11 +39,11 @@ def drift_answer(found: Drift) -> RenderableType:
     ]
     if found.no_interval is not None:
         lines.append(f"no confidence interval: {found.no_interval}")
-    lines += [f"note: {note}" for note in found.notes]
     return Group(
         VerdictLine(f"{_WHAT[found.advice]}: {found.reason}"),
         Text(""),
         table,
         Text(""),
         *(Text(line) for line in lines),
+        *note_lines(found.notes),
     )

@@ -4,11 +4,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.sampling import interval_text
 from placer.answer.visible import all_visible, short_name
 from placer.evaluation import Evaluation
-from placer.units import figure
+from placer.units import duration, percent
 
 
 def evaluation_answer(evaluation: Evaluation) -> RenderableType:
@@ -27,12 +27,12 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     for name, time_us in evaluation.step_us.items():
         table.add_row(
             name,
-            f"{figure(time_us / 1e3, 3)} ms",
-            f"{figure(evaluation.output_token_us[name] / 1e3, 3)} ms",
+            duration(time_us),
+            duration(evaluation.output_token_us[name]),
             interval_text(evaluation.gains.over[name]) if name in evaluation.gains.over else "",
-            f"{evaluation.coverage[name]:.1%}",
+            percent(evaluation.coverage[name]),
         )
-    table.add_row("uniform null", "", "", "", f"{evaluation.coverage['uniform_null']:.1%}")
+    table.add_row("uniform null", "", "", "", percent(evaluation.coverage["uniform_null"]))
     steps = Text(
         f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
         f"({evaluation.concurrency:,} clients)",
@@ -51,9 +51,9 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
             times = tables["step_us"]
             domains.add_row(
                 short_name(name),
-                *(f"{figure(times[key] / 1e3, 3)} ms" for key in ("plan", "frequency", "uniform")),
-                f"{tables['coverage']['plan']:.1%}",
+                *(duration(times[key]) for key in ("plan", "frequency", "uniform")),
+                percent(tables["coverage"]["plan"]),
             )
         parts += [Text(""), domains]
-    parts += [Text(f"note: {note}") for note in evaluation.notes]
+    parts += note_lines(evaluation.notes)
     return Group(*parts)

@@ -7,7 +7,7 @@ from rich.text import Text
 from placer.answer.part import VerdictLine
 from placer.answer.visible import visible
 from placer.explanation import ExpertPlace, Explanation
-from placer.units import gib
+from placer.units import duration, gib
 
 SHOWN = 12
 """Experts of a layer shown on either side of the border between hot and cold."""
@@ -37,7 +37,7 @@ def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
         lines.append(
             Text(
                 f"it takes {gib(found.expert_bytes)} per GPU{_tokens(found)}; the hot expert worth least is "
-                f"{_name(found.least_hot)}, which saves {found.least_hot.value_us:,.4g} µs"
+                f"{_name(found.least_hot)}, which saves {duration(found.least_hot.value_us)}"
             )
         )
     if found.held_by is not None:
@@ -49,7 +49,7 @@ def _layer(found: Explanation) -> RenderableType:
     held = "" if found.held_by is None else f" (held by {found.held_by})"
     head = VerdictLine(f"layer {found.layer}: {found.hot} of {found.experts} experts hot{held}")
     table = Table(box=None, pad_edge=False)
-    for header in ("expert", "place", "saves µs per output token", "µs per GiB", "rank of all"):
+    for header in ("expert", "place", "saves per output token", "per GiB", "rank of all"):
         table.add_column(header, justify="left" if header == "place" else "right")
     border = sum(place.hot for place in found.places)
     shown = [
@@ -60,8 +60,8 @@ def _layer(found: Explanation) -> RenderableType:
         table.add_row(
             str(place.expert),
             "hot" if place.hot else "cold",
-            f"{place.value_us:,.4g}",
-            f"{place.value_us_per_gib:,.4g}",
+            duration(place.value_us),
+            duration(place.value_us_per_gib),
             f"{place.rank:,}",
         )
     note = [Text(f"{left_out} of {len(found.places)} experts not shown (--json has all)", style="dim")]
@@ -73,7 +73,7 @@ def _multiplier(found: Explanation) -> list[Text]:
         return []
     return [
         Text(
-            f"multiplier of the budget: a GiB more per GPU saves {found.price_us_per_gib:,.4g} µs per output token "
+            f"multiplier of the budget: a GiB more per GPU saves {duration(found.price_us_per_gib)} per output token "
             "to first order; experts above it belong on the GPU"
         )
     ]
@@ -81,9 +81,7 @@ def _multiplier(found: Explanation) -> list[Text]:
 
 def _value(found: Explanation, place: ExpertPlace) -> str:
     share = f" ({place.value_us / found.objective_us:+.3%})" if found.objective_us else ""
-    return (
-        f"{place.value_us:,.4g} µs per output token{share}, {place.value_us_per_gib:,.4g} µs per GiB and GPU"
-    )
+    return f"{duration(place.value_us)} per output token{share}, {duration(place.value_us_per_gib)} per GiB and GPU"
 
 
 def _tokens(found: Explanation) -> str:
@@ -94,7 +92,7 @@ def _swap_in(found: Explanation) -> str:
     if found.best_cold is None:
         return ""
     return (
-        f"; the best cold expert, {_name(found.best_cold)}, would save {found.best_cold.value_us:,.4g} µs "
+        f"; the best cold expert, {_name(found.best_cold)}, would save {duration(found.best_cold.value_us)} "
         "in its place"
     )
 

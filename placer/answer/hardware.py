@@ -8,7 +8,7 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
-from placer.units import gib
+from placer.units import duration, gib, percent
 
 
 def hardware_answer(document: dict[str, Any]) -> RenderableType:
@@ -63,10 +63,10 @@ def _roofline(roofline: dict[str, Any]) -> tuple[RenderableType, ...]:
             str(call["rows"]),
             str(call["active"]),
             str(call["tokens"]),
-            f"{call['measured_us'] / 1e3:.2f} ms",
-            f"{max(call['memory_us'], call['arithmetic_us']) / 1e3:.2f} ms",
+            duration(call["measured_us"]),
+            duration(max(call["memory_us"], call["arithmetic_us"])),
             call["bound"],
-            f"{call['share']:.0%}",
+            percent(call["share"]),
         )
     peaks = sorted({f"{call['side']}: {call['peak']}" for call in roofline["calls"]})
     return title, table, Text(f"dense peak of {', '.join(peaks)}", style="dim")

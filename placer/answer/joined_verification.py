@@ -5,6 +5,7 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine
 from placer.joined_verification import JoinedVerification
+from placer.units import duration, percent
 
 
 def joined_answer(verification: JoinedVerification) -> RenderableType:
@@ -19,9 +20,9 @@ def joined_answer(verification: JoinedVerification) -> RenderableType:
             f"bias {errors.bias:+.1%} over {errors.calls} layer-steps",
         ),
         Text(
-            f"a layer-step takes {document['measured_us'] / 1e3:,.3f} ms measured, "
-            f"{document['predicted_us'] / 1e3:,.3f} ms predicted; the hot side is the longer one in "
-            f"{document['hot_bound_share']:.0%} of them"
+            f"a layer-step takes {duration(document['measured_us'])} measured, "
+            f"{duration(document['predicted_us'])} predicted; the hot side is the longer one in "
+            f"{percent(document['hot_bound_share'])} of them"
         ),
         Text(verification.kernels),
     )

@@ -3,14 +3,12 @@
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.ledger import ledger_parts
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
 from placer.units import gib
-
-_BAR_WIDTH = 40
 
 
 def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
@@ -19,12 +17,12 @@ def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
     parts: list[RenderableType] = [VerdictLine(_verdict(plan, experts))]
     for remedy in plan["remedies"]:
         parts.append(Text(f"  would fit: {remedy['advice']}"))
-    parts += [Text(""), _ledger(plan), Text("")]
+    parts += [Text(""), *_ledger(plan), Text("")]
     # Flags of a plan that does not fit would only be copied.
     if plan["binding_line"] is None:
         parts.append(Text(_runtime_lines(plan)))
     parts.append(Text(_host_line(plan)))
-    parts += [Text(f"note: {note}", style="dim") for note in plan["notes"]]
+    parts += note_lines(plan["notes"])
     return Group(*parts)
 
 
@@ -50,19 +48,11 @@ def _verdict(plan: dict[str, Any], experts: int) -> str:
     return f"fits: {asked} leaves {gib(ledger['unused'])} per GPU; {largest}"
 
 
-def _ledger(plan: dict[str, Any]) -> Table:
+def _ledger(plan: dict[str, Any]) -> list[RenderableType]:
     hbm, sizes = plan["hbm"], plan["parallelism"]
     names = " ".join(f"{name} {sizes[name]}" for name in ("tp", "ep", "pp", "dp") if sizes[name] > 1)
-    where = f", {sizes['gpus']} GPUs, {names}" if names else ""
-    title = f"HBM per GPU: {gib(hbm['budget_bytes_per_gpu'])}{where}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for header in ("line", "size", "share", ""):
-        table.add_column(header, justify="right" if header in ("size", "share") else "left")
-    for name, size in hbm["ledger"].items():
-        if size:
-            share = size / hbm["budget_bytes_per_gpu"]
-            table.add_row(name, gib(size), f"{share:z.1%}", "█" * min(_BAR_WIDTH, round(_BAR_WIDTH * share)))
-    return table
+    title = f"HBM per GPU of {sizes['gpus']} ({names})" if names else "HBM per GPU"
+    return ledger_parts(title, hbm["ledger"], hbm["budget_bytes_per_gpu"])
 
 
 def _runtime_lines(plan: dict[str, Any]) -> str:

@@ -1,21 +1,24 @@
 """What `placer solve` prints: verdict first, then ledger, hot experts, baselines and how sure it all is."""
 
+import re
 import shlex
-from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from placer.answer.baseline import baseline_table
 from placer.answer.console import command, sparkline
-from placer.answer.part import VerdictLine
-from placer.answer.sampling import gain_text, sampling_lines
+from placer.answer.frontier import frontier_table
+from placer.answer.layer import layer_table
+from placer.answer.ledger import ledger_parts
+from placer.answer.part import InFull, Usually, VerdictLine, note_lines
+from placer.answer.sampling import sampling_lines
 from placer.answer.serving import serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
 from placer.placement import PlacementDocument
-from placer.placement_sections import FrontierSection, KvSection, SensitivitySection
-from placer.units import figure, gib, signed_percent
+from placer.placement_sections import KvSection, SensitivitySection
+from placer.units import duration, figure, gap_percent, gib, rounded
 
 _SPARKLINE_WIDTH = 62
 
@@ -30,16 +33,17 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         *serving_lines(document),
         *objective_lines(document),
         Text(""),
-        _ledger_table(document),
+        *_ledger(document),
         Text(""),
         _hot_lines(document),
+        InFull(Text(""), layer_table(document)),
         Text(""),
     ]
     if document.baselines:
-        parts.append(_baseline_table(document))
+        parts.append(baseline_table(document))
     parts += sampling_lines(document)
     if document.frontier:
-        parts += [_frontier_table(document.frontier), Text("")]
+        parts += [frontier_table(document.frontier), Text("")]
     parts += what_if_parts(document)
     parts.append(_solver_line(document))
     if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
@@ -47,8 +51,9 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     if document.dynamic is not None and document.dynamic.matters:
         parts.append(Text(document.dynamic.verdict))
         parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
-    parts.append(_origin_lines(predicted.provenance))
-    parts += [Text(f"note: {note}", style="dim") for note in document.notes]
+    parts += _origins(predicted.provenance)
+    parts += note_lines(document.notes)
+    parts += _pool_lines(kv)
     parts.append(
         command(
             "settings:",
@@ -77,6 +82,18 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     return Group(*parts)
 
 
+def _pool_lines(kv: KvSection) -> list[Text]:
+    """Why the flag is another number than the KV tokens that were said."""
+    if kv.max_total_tokens in (None, kv.tokens):
+        return []
+    return [
+        Text(
+            f"why --max-total-tokens is {kv.max_total_tokens:,}: the runtime shares out the bytes of so many tokens in "
+            f"all layers; as layers with a sliding window keep fewer, a pool of {kv.tokens:,} tokens comes of it"
+        )
+    ]
+
+
 def _pool_flags(kv: KvSection) -> list[str]:
     """Flags that only some models' pools need."""
     flags = {
@@ -93,8 +110,8 @@ def verdict_sentence(document: PlacementDocument) -> str:
     total = len(document.model.layers) * document.model.experts
     sentence = (
         f"{document.model.name}: {document.hot_total:,} of {total:,} experts hot, {kv.tokens:,} KV tokens "
-        f"({kv.dtype}), {kv.max_running_requests} running requests: "
-        f"{figure(predicted.output_tokens_per_s, 1)} tokens/s, decode step {figure(predicted.decode_step_ms, 2)} ms"
+        f"({kv.dtype}), {kv.max_running_requests:,} running requests: "
+        f"{figure(predicted.output_tokens_per_s, 1)} tokens/s, decode step {duration(1e3 * predicted.decode_step_ms)}"
     )
     uniform = document.baselines.get("uniform")
     if uniform is None or not uniform.output_tokens_per_s:
@@ -116,20 +133,14 @@ def objective_lines(document: PlacementDocument) -> list[Text]:
     return [Text(f"  objective {solver.objective_name}: {reached} (simulated)")]
 
 
-def _ledger_table(document: PlacementDocument) -> Table:
-    budget = document.hbm.budget_bytes_per_gpu
-    table = Table(title=f"HBM per GPU: {gib(budget)}", title_justify="left", box=None, pad_edge=False)
-    table.add_column("line")
-    table.add_column("size", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("")
-    for name, size in document.hbm.ledger.items():
-        if size:
-            table.add_row(name, gib(size), f"{size / budget:.1%}", "█" * round(40 * size / budget))
+def _ledger(document: PlacementDocument) -> list[RenderableType]:
     host = sum(document.host.ledger.values())
-    table.caption = f"host memory: {gib(host)} (every expert, hot ones too)"
-    table.caption_justify = "left"
-    return table
+    lines = ", ".join(f"{name} {gib(size)}" for name, size in document.host.ledger.items() if size)
+    return [
+        *ledger_parts("HBM per GPU", document.hbm.ledger, document.hbm.budget_bytes_per_gpu),
+        Text(f"host memory: {gib(host)} (every expert, hot ones too)"),
+        InFull(Text(f"  of which {lines}")),
+    ]
 
 
 def _hot_lines(document: PlacementDocument) -> Text:
@@ -145,82 +156,35 @@ def _hot_lines(document: PlacementDocument) -> Text:
     return Text("\n".join(lines))
 
 
-def _baseline_table(document: PlacementDocument) -> Table:
-    table = Table(
-        title="same bytes, other placements (predicted on held-out requests)",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    gains = document.heldout.gains or {}
-    headers = ["placement", "decode step", "tokens/s", "slower by", "cold share"]
-    if gains:
-        headers.append("of time per token (95 %)")
-    for header in headers:
-        table.add_column(header, justify="left" if header == "placement" else "right")
-    plan = document.predicted
-    rows: list[tuple[str, Any]] = [("this plan", plan), *document.baselines.items()]
-    for name, figures in rows:
-        rate = figures.output_tokens_per_s
-        slower = plan.output_tokens_per_s / rate - 1.0 if rate else 0.0
-        table.add_row(
-            name,
-            f"{figure(figures.decode_step_ms, 2)} ms",
-            figure(figures.output_tokens_per_s, 1),
-            "" if name == "this plan" or not rate else signed_percent(slower),
-            f"{figures.cold_share:.1%}",
-            *(
-                ["returned" if name == document.heldout.chosen else gain_text(gains.get(name))]
-                if gains
-                else []
-            ),
-        )
-    return table
-
-
-def _frontier_table(frontier: tuple[FrontierSection, ...]) -> Table:
-    table = Table(
-        title="by running requests (bound: no plan is faster)", title_justify="left", box=None, pad_edge=False
-    )
-    for header in ("running", "KV tokens", "hot", "tokens/s", "TPOT p95", "µs/token", "bound", ""):
-        table.add_column(header, justify="right")
-    for point in frontier:
-        table.add_row(
-            f"{point.max_running_requests:,}",
-            f"{point.kv_tokens:,}",
-            f"{point.hot_experts:,}",
-            f"{point.output_tokens_per_s:,.1f}",
-            "unknown" if point.tpot_ms_p95 is None else f"{point.tpot_ms_p95:,.1f} ms",
-            f"{point.objective_us:,.1f}",
-            f"{point.bound_us:,.1f}",
-            "<- chosen" if point.chosen else "",
-        )
-    return table
-
-
 def _worth_line(known: SensitivitySection, per_token: str) -> Text:
+    assert known.price_us_per_gib is not None
     gained = known.tokens_per_s_per_gib
-    rate = "" if gained is None else f" (about {gained:,.3g} tokens/s)"
+    rate = "" if gained is None else f" (about {rounded(gained, 3)} tokens/s)"
     return Text(
-        f"a GiB more per GPU saves {known.price_us_per_gib:,.4g} µs {per_token}{rate}, to first order: "
+        f"a GiB more per GPU saves {duration(known.price_us_per_gib)} {per_token}{rate}, to first order: "
         "the solver's multiplier"
     )
 
 
 def _solver_line(document: PlacementDocument) -> Text:
     solver = document.solver
-    if solver.gap is None:
-        return Text(f"solver: {solver.name}, {solver.seconds:.1f} s; no bound (see notes)")
+    seconds = duration(1e6 * solver.seconds, 3)
+    if solver.gap is None or solver.objective_us is None or solver.bound_us is None:
+        return Text(f"solver: {solver.name}, {seconds}; no bound (see notes)")
     returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
     targets = document.workload.slo
     targeted = targets.tpot_ms is not None or targets.ttft_ms is not None
     over = " over the settings that meet the targets" if targeted else ""
     return Text(
-        f"solver: {solver.name}{returned}, {solver.status}, gap {solver.gap:z.2%} proven{over} on the part that a "
-        f"plan can change; objective {solver.objective_us:,.1f} µs {solver.per_token}, bound {solver.bound_us:,.1f}; "
-        f"{solver.seconds:.1f} s"
+        f"solver: {solver.name}{returned}, {solver.status}, gap {gap_percent(solver.gap)} proven{over} on the part "
+        f"that a plan can change; objective {duration(solver.objective_us)} {solver.per_token}, bound "
+        f"{duration(solver.bound_us)}; {seconds}"
     )
 
 
-def _origin_lines(provenance: dict[str, str]) -> Text:
-    return Text("\n".join(f"origin of {name}: {origin}" for name, origin in provenance.items()), style="dim")
+def _origins(provenance: dict[str, str]) -> tuple[RenderableType, ...]:
+    """Where figures come from: a few words each, and with -v all that is known."""
+    first_words = {name: re.split(r"[:;]| \(", origin)[0] for name, origin in provenance.items()}
+    short = "; ".join(f"{name}: {words}" for name, words in first_words.items())
+    full = Text("\n".join(f"origin of {name}: {origin}" for name, origin in provenance.items()), style="dim")
+    return Usually(Text(f"origins (-v: in full): {short}", style="dim")), InFull(full)

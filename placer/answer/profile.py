@@ -5,13 +5,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import check_profile_error
 from placer.profiler.timing.kernel_profile import KernelProfile
-from placer.units import gib, signed_percent
+from placer.units import duration, gib, percent, signed_percent
 
 _SHOWN_ROWS = (1, 2, 4, 8, 16, 64)
 """Rows of an expert whose times a datasheet's answer shows."""
@@ -59,9 +59,9 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
         )
     facts = [
         f"cold side (measured): {cpu.machine.cpu}, {cpu.threads} thread(s), {cpu.variant}, {cpu.version}",
-        f"  {len(cpu.points)} calls x {cpu.rounds} samples in {cpu.seconds:.0f} s, weights of "
+        f"  {len(cpu.points)} calls x {cpu.rounds} samples in {duration(1e6 * cpu.seconds, 3)}, weights of "
         f"{gib(cpu.resident_bytes)} cycled; reads {cpu.achieved_bytes_per_s / 1e9:.1f} GB/s, "
-        f"{cpu.achieved_share:.0%} of the bandwidth measured in the same run",
+        f"{percent(cpu.achieved_share)} of the bandwidth measured in the same run",
         *_check_lines(cpu),
         f"  regimes: {cpu.border_how}",
         *_gpu_lines(profile),
@@ -75,7 +75,7 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
         for each in check_profile_error(profile, force=True)
     ]
     warnings = [Text(f"warning: {each}", style="yellow") for each in warned]
-    notes = [Text(f"note: {note}", style="dim") for note in cpu.notes]
+    notes = note_lines(cpu.notes)
     sweep = (_sweep_table(cpu), Text("")) if cpu.sweep else ()
     return Group(head, Text(""), errors, Text(""), *sweep, *[Text(fact) for fact in facts], *warnings, *notes)
 
@@ -94,11 +94,11 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
     for regime in cpu.cost.regimes:
         span = f"{regime.min_tokens} {'or more' if regime.max_tokens is None else f'to {regime.max_tokens}'}"
         times = regime.rows_us(np.array(_SHOWN_ROWS))
-        table.add_row(span, *(f"{us:,.1f} us" for us in times), f"{regime.floor_us:,.1f} us")
+        table.add_row(span, *(duration(us, 3) for us in times), duration(regime.floor_us, 3))
     facts = [
         f"cold side (datasheet): {cpu.cores} cores at {cpu.clock_ghz:g} GHz, {cpu.threads} thread(s), "
         f"{cpu.bandwidth_bytes_per_s / 1e9:,.0f} GB/s of memory, {cpu.numa_nodes} memory node(s); an expert takes "
-        f"{cpu.bytes_per_expert / 2**20:.3g} MiB",
+        f"{gib(cpu.bytes_per_expert)}",
         f"  assumed: {', '.join(f'{name} {value:g}' for name, value in cpu.efficiency.items())}",
         f"  source: {cpu.source}",
         *(f"  kernel: {each}" for each in cpu.evidence),
@@ -145,7 +145,7 @@ def _check_lines(cpu: KernelProfile) -> list[str]:
     expected = "" if usual is None else f" ({usual:.0%} is what {cpu.method} rounds off there)"
     return [
         f"  output on random weights off by {cpu.output_error:.1%}{expected}; an expert takes "
-        f"{cpu.bytes_per_expert / 2**20:.3g} MiB"
+        f"{gib(cpu.bytes_per_expert)}"
     ]
 
 
@@ -155,7 +155,10 @@ def _base_lines(profile: Profile) -> list[str]:
     if base is None:
         return []
     return [
-        *(f"  {part.count} x {part.name}: {part.curve.at(1):.1f} us at one token" for part in base.parts),
+        *(
+            f"  {part.count} x {part.name}: {duration(part.curve.at(1), 3)} at one token"
+            for part in base.parts
+        ),
         *(f"  note: {note}" for note in base.notes),
     ]
 
@@ -169,7 +172,7 @@ def _sweep_table(cpu: KernelProfile) -> Table:
         table.add_column(header, justify="right")
     table.add_column("")
     for timing in cpu.sweep:
-        times = [f"{us / 1e3:.2f} ms" if us is not None else "" for us in (timing.p25_us, timing.p50_us)]
+        times = ["" if us is None else duration(us) for us in (timing.p25_us, timing.p50_us)]
         chosen = (timing.threads, timing.subpools) == (cpu.threads, cpu.numa_nodes)
         remark = "chosen" if chosen else timing.problem or ""
         table.add_row(str(timing.threads), str(timing.subpools), *times, remark)

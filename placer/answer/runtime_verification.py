@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
 from placer.profiler.factor import UNCALIBRATED
 from placer.runtime_verification import STAGES, RuntimeVerification
@@ -46,7 +46,7 @@ def runtime_verification_answer(found: RuntimeVerification) -> RenderableType:
     )
     rest = len(found.layers) - _MOST_ROWS
     more = [Text(f"and {rest} more", style="dim")] if rest > 0 else []
-    notes = [Text(f"note: {note}", style="dim") for note in found.notes]
+    notes = note_lines(found.notes)
     return Group(
         head,
         *[Text(fact) for fact in facts],

@@ -8,7 +8,7 @@ from placer.answer.visible import short_name
 from placer.interval import Interval
 from placer.placement import PlacementDocument
 from placer.sampling_sections import GainSection, RobustSection, StepsSection
-from placer.units import figure, signed_percent
+from placer.units import duration, gap_percent, percent, signed_percent
 
 
 def gain_text(gain: GainSection | None) -> str:
@@ -32,7 +32,7 @@ def sampling_lines(document: PlacementDocument) -> list[RenderableType]:
     if document.heldout.steps is not None:
         parts.append(Text(_steps_line(document.heldout.steps)))
     if document.mix:
-        shares = ", ".join(f"{short_name(name)} {share:.1%}" for name, share in document.mix.items())
+        shares = ", ".join(f"{short_name(name)} {percent(share)}" for name, share in document.mix.items())
         parts.append(Text(f"mix of the tokens: {shares}"))
     if document.robust is not None:
         parts += [Text(""), _domain_table(document.robust), Text(_robust_line(document.robust))]
@@ -73,7 +73,7 @@ def _steps_line(steps: StepsSection) -> str:
 
 def _domain_table(robust: RobustSection) -> Table:
     table = Table(
-        title="by domain, µs per output token on held-out requests",
+        title="by domain, time per output token on held-out requests",
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -83,7 +83,7 @@ def _domain_table(robust: RobustSection) -> Table:
     for name, each in robust.domains.items():
         table.add_row(
             short_name(name, 28),
-            *(figure(value, 1) for value in (each.plan_us, each.mix_us, each.frequency_us, each.own_us)),
+            *(duration(value) for value in (each.plan_us, each.mix_us, each.frequency_us, each.own_us)),
             signed_percent(each.regret),
             "<- worst" if name == robust.worst else "",
         )
@@ -92,11 +92,11 @@ def _domain_table(robust: RobustSection) -> Table:
 
 def _robust_line(robust: RobustSection) -> str:
     if robust.criterion == "time":
-        value, bound = f"{figure(robust.value, 1)} µs per output token", figure(robust.bound, 1)
+        value, bound = f"{duration(robust.value)} per output token", duration(robust.bound)
     else:
         value, bound = f"{robust.value:.3f} times its own plan's", f"{robust.bound:.3f}"
     left_out = "; left out: " + ", ".join(map(short_name, robust.left_out)) if robust.left_out else ""
     return (
         f"worst domain on the solving steps: {value}; at these settings no plan is below {bound} "
-        f"(gap {robust.gap:.2%}; the solver's own gap is that of the domains together){left_out}"
+        f"(gap {gap_percent(robust.gap)}; the solver's own gap is that of the domains together){left_out}"
     )

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from placer.placement import PlacementDocument
 from placer.predicted_sections import BandSection, Spread, TimeSplitSection
-from placer.units import figure
+from placer.units import duration, duration_range, figure, percent, rounded
 
 _WORTH_SAYING = 0.005
 
@@ -20,7 +20,7 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
     if predicted.band is not None:
         band = predicted.band.output_tokens_per_s
         fixed = predicted.open_loop is not None and not predicted.open_loop.falls_behind
-        rate = "" if fixed else f"{_range(band, 1.0, 1)} tokens/s; "
+        rate = "" if fixed else f"{_rates(band)}; "
         lines.append(Text(f"  {rate}ranges are from the cost model's own error (simulated)"))
     if predicted.time_split is not None:
         lines.append(Text(f"  {_split_sentence(predicted.time_split)}"))
@@ -44,18 +44,21 @@ def _open_loop_sentence(document: PlacementDocument) -> str | None:
     found = document.predicted.open_loop
     if found is None or found.arrivals_per_s is None:
         return None
-    arriving, capacity = (f"{rate:,.3g} requests/s" for rate in (found.arrivals_per_s, found.capacity_per_s))
+    arriving, capacity = (
+        f"{rounded(rate, 3)} requests/s" for rate in (found.arrivals_per_s, found.capacity_per_s)
+    )
     if found.falls_behind:
         return f"the server falls behind: {arriving} arrive and it finishes at most {capacity}"
-    return f"{arriving} arrive, {found.arrivals_per_s / found.capacity_per_s:.0%} of the {capacity} that it can finish"
+    used = percent(found.arrivals_per_s / found.capacity_per_s)
+    return f"{arriving} arrive, {used} of the {capacity} that it can finish"
 
 
 def _latencies(document: PlacementDocument) -> str:
     predicted, band = document.predicted, document.predicted.band
     tpot, ttft = predicted.tpot_ms, predicted.ttft_ms
     said = [
-        "TPOT " + _percentiles(tpot, None if band is None else band.tpot_ms.p95, 1.0, 1, "ms"),
-        "TTFT " + _percentiles(ttft, None if band is None else band.ttft_ms.p95, 1e-3, 2, "s"),
+        "TPOT " + _percentiles(tpot, None if band is None else band.tpot_ms.p95),
+        "TTFT " + _percentiles(ttft, None if band is None else band.ttft_ms.p95),
     ]
     if _behind(document) and ttft.p95 is None:
         said[1] = "TTFT grows for as long as they arrive"
@@ -66,17 +69,22 @@ def _latencies(document: PlacementDocument) -> str:
     return ", ".join(said) + (" (simulated)" if band is None else "")
 
 
-def _percentiles(found: Spread, band: BandSection | None, scale: float, digits: int, unit: str) -> str:
+def _percentiles(found: Spread, band: BandSection | None) -> str:
     if found.p95 is None:
         return "p95 unknown"
-    p50 = "" if found.p50 is None else f"p50 {figure(found.p50 * scale, digits)}, "
-    text = f"{p50}p95 {figure(found.p95 * scale, digits)} {unit}"
-    return text if band is None else f"{text} ({_range(band, scale, digits)})"
+    p50 = "" if found.p50 is None else f"p50 {duration(1e3 * found.p50, 3)}, "
+    text = f"{p50}p95 {duration(1e3 * found.p95, 3)}"
+    if band is None:
+        return text
+    if band.low is None or band.high is None:
+        low, high = ("any" if value is None else duration(1e3 * value, 3) for value in (band.low, band.high))
+        return f"{text} ({low} to {high})"
+    return f"{text} ({duration_range(1e3 * band.low, 1e3 * band.high)})"
 
 
-def _range(band: BandSection, scale: float, digits: int) -> str:
-    low, high = ("any" if value is None else figure(value * scale, digits) for value in (band.low, band.high))
-    return f"{low} to {high}"
+def _rates(band: BandSection) -> str:
+    low, high = ("any" if value is None else figure(value, 1) for value in (band.low, band.high))
+    return f"{low} to {high} tokens/s"
 
 
 def _split_sentence(split: TimeSplitSection) -> str:
@@ -87,4 +95,4 @@ def _split_sentence(split: TimeSplitSection) -> str:
         "copies": sum(split.transfer),
     }
     step = sum(parts.values())
-    return "of a decode step: " + ", ".join(f"{part / step:.0%} {name}" for name, part in parts.items())
+    return "of a decode step: " + ", ".join(f"{percent(part / step)} {name}" for name, part in parts.items())

@@ -4,7 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
+from placer.units import duration
 from placer.verification import PartErrors, Verification
 
 SHOWN = 5
@@ -19,8 +20,8 @@ def verification_answer(verification: Verification) -> RenderableType:
         f"{errors.bias:+.1%} over {errors.calls} layer-steps of held-out requests"
     )
     facts = [
-        f"a layer-step takes {overall.measured_us / 1e3:,.3f} ms measured (lower quartile of "
-        f"{verification.repeats} repeats), {overall.predicted_us / 1e3:,.3f} ms predicted",
+        f"a layer-step takes {duration(overall.measured_us)} measured (lower quartile of "
+        f"{verification.repeats} repeats), {duration(overall.predicted_us)} predicted",
         f"against the median: MAPE {medians.mape:.1%}, p90 {medians.p90_error:.1%}, bias {medians.bias:+.1%}",
     ]
     if verification.drift is not None:
@@ -34,7 +35,7 @@ def verification_answer(verification: Verification) -> RenderableType:
     warnings = [
         f"warning: {text}" for text in (verification.drift_advice, verification.quiet_warning) if text
     ]
-    notes = [Text(f"note: {note}", style="dim") for note in verification.notes]
+    notes = note_lines(verification.notes)
     return Group(
         head,
         *[Text(fact) for fact in facts],
@@ -57,8 +58,8 @@ def _parts(verification: Verification) -> Table:
         table.add_row(
             part.name,
             str(part.errors.calls),
-            f"{part.measured_us / 1e3:,.3f} ms",
-            f"{part.predicted_us / 1e3:,.3f} ms",
+            duration(part.measured_us),
+            duration(part.predicted_us),
             f"{part.errors.mape:.1%}",
             f"{part.errors.p90_error:.1%}",
             f"{part.errors.bias:+.1%}",
@@ -85,8 +86,8 @@ def _worst(verification: Verification) -> Table:
             str(each.layer_step.step),
             str(len(each.layer_step.rows)),
             str(sum(each.layer_step.rows)),
-            f"{each.p25_us / 1e3:,.3f} ms",
-            f"{each.predicted_us / 1e3:,.3f} ms",
+            duration(each.p25_us),
+            duration(each.predicted_us),
             f"{each.error:+.1%}",
         )
     return table

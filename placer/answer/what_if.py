@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.placement import PlacementDocument
-from placer.units import figure, signed_percent
+from placer.units import duration, figure, signed_percent
 from placer.what_if_section import WhatIfSection
 
 _HEADERS = ("what if", "tokens/s", "TPOT p95", "TTFT p95", "hot", "KV tokens")
@@ -30,8 +30,8 @@ def what_if_parts(document: PlacementDocument) -> list[RenderableType]:
     table.add_row(
         "this plan",
         figure(predicted.output_tokens_per_s, 1),
-        _milliseconds(predicted.tpot_ms.p95),
-        _seconds(predicted.ttft_ms.p95),
+        _latency(predicted.tpot_ms.p95),
+        _latency(predicted.ttft_ms.p95),
         f"{document.hot_total:,}",
         f"{document.kv.tokens:,}",
     )
@@ -50,8 +50,8 @@ def _cells(row: WhatIfSection) -> tuple[str, ...]:
     return (
         f"{row.text}{' *' if row.regime else ''}",
         changed(figure(row.output_tokens_per_s or 0.0, 1), "output_tokens_per_s"),
-        changed(_milliseconds(row.tpot_ms_p95), "tpot_ms_p95"),
-        changed(_seconds(row.ttft_ms_p95), "ttft_ms_p95"),
+        changed(_latency(row.tpot_ms_p95), "tpot_ms_p95"),
+        changed(_latency(row.ttft_ms_p95), "ttft_ms_p95"),
         f"{row.hot_experts:,}",
         f"{row.kv_tokens:,}",
     )
@@ -76,9 +76,5 @@ def _origins(rows: Sequence[WhatIfSection]) -> list[Text]:
     ]
 
 
-def _milliseconds(value: float | None) -> str:
-    return "unknown" if value is None else f"{figure(value, 1)} ms"
-
-
-def _seconds(value: float | None) -> str:
-    return "unknown" if value is None else f"{figure(value / 1e3, 2)} s"
+def _latency(ms: float | None) -> str:
+    return "unknown" if ms is None else duration(1e3 * ms, 3)
