@@ -1,6 +1,7 @@
 """JSON Schemas: one for every document and file, as strict as what placer writes."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from conftest import Run
 from json_documents import FILES, check_document, closed, schema_name
 from jsonschema import Draft202012Validator
+from placements import placement_dict
 from reported import ReportedJob
 from small_traces import count_trace, token_trace
 from typer.main import get_command
@@ -145,3 +147,23 @@ def test_what_is_asked_of_a_placement_keeps_its_schema(
     placement = job_reported.placement
     assert run("explain", placement, "--layer", job_reported.model.moe_layers[0], "--json")[0] == 0
     assert run("export", placement, "--runtime", "llama.cpp", "-o", tmp_path / "export", "--json")[0] == 0
+
+
+PAGE = (Path(placer.__file__).parents[1] / "docs/file-formats.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_formats_names_every_schema_and_every_command() -> None:
+    for name in schema_names():
+        assert f"[{name}](../placer/schemas/{name}.schema.json)" in PAGE
+    for words in commands_with_json():
+        assert f"`placer {' '.join(words)}`" in PAGE
+
+
+def test_its_example_validates_a_placement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "placement.json").write_text(json.dumps(placement_dict({3: [1, 0]}, layers=[3], experts=4)))
+    exec(example, {})
+    assert "'placement', 'preflight', 'profile'" in capsys.readouterr().out
