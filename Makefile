@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes test-packaging browser tiny-moe gpu-campaign serving-validation lint types imports audit lock check clean
+.PHONY: demo test test-runtimes test-packaging browser fuzz tiny-moe gpu-campaign serving-validation lint types imports audit lock check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -23,6 +23,12 @@ test: $(VENV)/.dev
 ## interpreter.
 test-runtimes: $(VENV)/.dev $(VENV)/.kt $(RUNTIMES)/.sglang-kt $(RUNTIMES)/.transformers-kt $(RUNTIMES)/.vllm-plugin $(RUNTIMES)/.triton
 	$(BIN)/python -m pytest -m runtime
+
+## Gives damaged and hostile files to every reader (hours), or to READERS alone; writes their rows of docs/fuzzing.md.
+READERS ?=
+INPUTS ?= 200000
+fuzz: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m fuzzing $(READERS) --inputs $(INPUTS) -o docs/fuzzing.md
 
 ## Makes examples/tiny-moe again: trains the small model (about 20 minutes of one core) and records its routing.
 tiny-moe: $(VENV)/.placer

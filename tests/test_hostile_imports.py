@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,113 +19,12 @@ import torch
 from hostile_pickle import MakesFolder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_traces import count_trace, token_trace
+from recordings import IDS, MODEL, SAMPLES, dump, npy, npz
 
 from placer.errors import BadInputError, PlacerError
 from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.formats import FORMATS
 from placer.profiler.trace.importing import import_trace
-from placer.profiler.trace.trace import CountTrace, TokenTrace
-
-IDS = np.array([[[0, 1], [2, 3]], [[1, 2], [3, 0]], [[2, 0], [1, 3]]], dtype=np.uint8)
-COUNTS = np.array([[[2, 2, 1, 1], [1, 1, 2, 2]]])
-
-
-def _npy(array: Any) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
-def _npz(**arrays: Any) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)
-    return stream.getvalue()
-
-
-def _dump(content: object) -> bytes:
-    stream = io.BytesIO()
-    torch.save(content, stream)
-    return stream.getvalue()
-
-
-def _per_token() -> bytes:
-    ids = torch.full((2, 3, 8), -1, dtype=torch.int32)
-    ids[:, :, :2] = torch.from_numpy(IDS.astype(np.int32)).permute(1, 0, 2)
-    record = {
-        "gatherer_key": "primary",
-        "input_ids": [5, 6, 7],
-        "positions": [0, 1, 2],
-        "extend_seq_lens": [3],
-        "forward_mode": 1,
-        "topk_ids_of_layer": ids,
-        "global_physical_count": torch.zeros((2, 4), dtype=torch.int32),
-    }
-    return _dump({"records": [record], "last_physical_to_logical_map": torch.arange(4).repeat(2, 1)})
-
-
-def _answers() -> bytes:
-    meta = {"prompt_tokens": 2, "completion_tokens": 2}
-    raw = base64.b64encode(IDS.astype("<i4").tobytes()).decode()
-    choice = {
-        "prompt_token_ids": [1, 2],
-        "token_ids": [3, 4],
-        "routed_experts": base64.b64encode(_npy(IDS)).decode(),
-    }
-    return "\n".join(
-        [
-            json.dumps({"meta_info": {**meta, "routed_experts": raw}}),
-            json.dumps({"choices": [choice], "domain": "a"}),
-        ]
-    ).encode()
-
-
-def _table() -> pd.DataFrame:
-    layer, expert = np.divmod(np.arange(8), 4)
-    return pd.DataFrame({"layer": layer, "expert": expert, "count": COUNTS.ravel(), "request": ["r"] * 8})
-
-
-def _parquet() -> bytes:
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    stream = io.BytesIO()
-    _table().to_parquet(stream)
-    return stream.getvalue()
-
-
-def _imatrix(folder: Path) -> bytes:
-    gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
-    writer = gguf.GGUFWriter(folder / "m", arch="")
-    writer.add_type("imatrix")
-    for layer in range(2):
-        writer.add_tensor(
-            f"blk.{layer}.ffn_down_exps.weight.counts", COUNTS[0, layer].astype(np.float32).reshape(-1, 1)
-        )
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return (folder / "m").read_bytes()
-
-
-def _trace(folder: Path, trace: TokenTrace | CountTrace) -> bytes:
-    write_trace(trace, folder / "t")
-    return (folder / "t").read_bytes()
-
-
-SAMPLES: dict[str, Callable[[Path], bytes]] = {
-    "npz ids": lambda _folder: _npz(topk=IDS, offsets=np.array([0, 1, 3]), domain=np.array(["a", "b"])),
-    "npz counts": lambda _folder: _npz(counts=COUNTS, top_k=2, layers=np.array([0, 1])),
-    "npy": lambda _folder: _npy(IDS),
-    "sglang stat": lambda _folder: _dump({"logical_count": torch.from_numpy(COUNTS)}),
-    "sglang per_token": lambda _folder: _per_token(),
-    "routed": lambda _folder: _answers(),
-    "csv": lambda _folder: _table().to_csv(index=False).encode(),
-    "parquet": lambda _folder: _parquet(),
-    "imatrix": _imatrix,
-    "trace tokens": lambda folder: _trace(folder, token_trace(IDS, experts=4)),
-    "trace counts": lambda folder: _trace(folder, count_trace(COUNTS, top_k=2)),
-}
-MODEL: dict[str, Any] = {"layers": (0, 1), "hidden_layers": 2, "experts": 4, "top_k": 2}
 
 
 def test_every_format_has_a_sample() -> None:
@@ -202,12 +100,12 @@ def test_code_in_a_pickle_never_runs(tmp_path: Path) -> None:
         "pickle 0": pickle.dumps(hostile, protocol=0),
         "pandas": pickle.dumps(frame),
         "pandas gz": (tmp_path / "frame.pkl.gz").read_bytes(),
-        "torch": _dump({"logical_count": hostile}),
+        "torch": dump({"logical_count": hostile}),
         "torch legacy": legacy.getvalue(),
         "npy": member.getvalue(),
-        "npz": _npz(topk=objects),
-        "npz counts": _npz(counts=np.ones((1, 1, 2), dtype=int), top_k=objects),
-        "npz domain": _npz(topk=IDS, domain=objects),
+        "npz": npz(topk=objects),
+        "npz counts": npz(counts=np.ones((1, 1, 2), dtype=int), top_k=objects),
+        "npz domain": npz(topk=IDS, domain=objects),
         "routed": json.dumps({"choices": [{"prompt_token_ids": [1], "routed_experts": nested}]}).encode(),
         "routed pickle": json.dumps(
             {
@@ -246,7 +144,7 @@ def test_what_is_of_no_format_is_told_with_what_was_tried(content: bytes, says: 
 
 def test_a_file_name_that_is_no_text_gives_a_trace_that_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "\udcff\udcfe"
-    path.write_bytes(_npy(IDS))
+    path.write_bytes(npy(IDS))
     trace = import_trace(path, **MODEL)
     write_trace(trace, tmp_path / "t")
     assert read_trace(tmp_path / "t").header.model == "??"
@@ -282,7 +180,7 @@ def _bombs() -> dict[str, bytes]:
     """Small files that claim, or unpack to, a great deal."""
     zeros = bytes(80 * 2**20)
     expanded = torch.ones(1, dtype=torch.int32).expand(10**4, 10**4, 10**3)
-    storage = _dump({"logical_count": torch.ones((1, 2, 4), dtype=torch.int32)})
+    storage = dump({"logical_count": torch.ones((1, 2, 4), dtype=torch.int32)})
     row = "0,0,1\n"
     claims = b'{"counts":{"dtype":"I64","shape":[1099511627776,1,1],"data_offsets":[0,8796093022208]}}'
     return {
@@ -294,11 +192,9 @@ def _bombs() -> dict[str, bytes]:
         "npz text": _zipped("domain.npy", _member((1,), "<U250000000")),
         "npz zeros": _zipped("topk.npy", _member((80 * 2**20 // 8, 1, 1), "<i8", zeros)),
         "npz claims": _zipped("topk.npy", _member((2**62, 2**62, 2**62), "<i8")),
-        "npz experts": _npz(
-            counts=np.ones((1, 1, 1), dtype=np.int64), top_k=1, experts=65534, layers=[2**62]
-        ),
+        "npz experts": npz(counts=np.ones((1, 1, 1), dtype=np.int64), top_k=1, experts=65534, layers=[2**62]),
         "torch packed": _zipped("archive/data.pkl", zeros),
-        "torch expanded": _dump({"logical_count": expanded}),
+        "torch expanded": dump({"logical_count": expanded}),
         "torch claims": storage.replace(b"K\x01K\x02K\x04", b"K\x01K\xffK\xff"),
         "torch deep": _pickled(storage, b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b"."),
         "torch long": _pickled(storage, b"\x80\x02X" + struct.pack("<I", 2**31 - 1) + b"a."),

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import BadInputError
+from placer.output import write_text
+from placer.profiler.timing.kept_event import kept_event
 from placer.profiler.timing.processor_time import ProcessorTime
 from placer.profiler.timing.rounds import Tally
 from placer.profiler.timing.samples import Event
@@ -47,7 +49,7 @@ class Journal:
                 self._check_head(wanted)
                 # A line that was being written when an earlier run ended is dropped.
                 whole = "".join(_line(event) for event in self.events)
-                self.path.write_text(whole, encoding="utf-8")
+                write_text(self.path, whole, "--keep-samples")
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise BadInputError(
@@ -125,13 +127,11 @@ def read_events(path: Path) -> list[Event]:
         if not line.endswith("\n"):
             break
         try:
-            event = json.loads(line)
-            _check_round(event, events)
-        except (ValueError, KeyError, TypeError, StopIteration):
+            events.append(kept_event(line, events))
+        except ValueError:
             raise BadInputError(
                 f"{path}, line {number}: not an event of a timing campaign", "remove the file and time again"
             ) from None
-        events.append(event)
     return events
 
 
@@ -146,17 +146,6 @@ def earlier_rounds(events: list[Event]) -> Tally | None:
         anchor_us=[event["anchor_us"] for event in rounds],
         used=[ProcessorTime(**event["used"]) for event in rounds],
     )
-
-
-def _check_round(event: Event, before: list[Event]) -> None:
-    if event["event"] != "round":
-        return
-    planned = len(next(each for each in before if each["event"] == "plan")["calls"])
-    earlier = next((each["kept"] for each in before if each["event"] == "round"), event["kept"])
-    fits = event["kept"] == earlier and all(0 <= index < planned for index in event["kept"])
-    ProcessorTime(**event["used"])
-    if not fits or len(event["times_us"]) != len(event["kept"]) or not event["anchor_us"]:
-        raise ValueError
 
 
 def _head(spec: CampaignSpec) -> Event:

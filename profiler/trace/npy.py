@@ -40,7 +40,10 @@ def read_npy_header(
             f"{where}: array {name!r} is {dtype}",
             "save ids and counts as integers, domains as text; pickled objects are never loaded",
         )
-    return tuple(int(side) for side in shape), dtype
+    # True and False pass for numbers in numpy's own check, not where it reads the array.
+    if any(type(side) is not int for side in shape):
+        raise ValueError("its shape is not of whole numbers")
+    return shape, dtype
 
 
 def check_npy_claim(

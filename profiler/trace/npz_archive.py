@@ -1,5 +1,6 @@
 """Arrays of an npz file, read without unpickling and without allocating what the file only claims."""
 
+import sys
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,4 +55,8 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kind: str, pat
         )
     with archive.open(entry) as stream:
         array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    if array.dtype.kind == "U" and array.nbytes:
+        codes = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).reshape(-1).view(np.uint32)
+        if codes.max() > sys.maxunicode:
+            raise ValueError(f"array {name!r} holds what is no text")
     return array

@@ -177,11 +177,17 @@ def _arrays(path: Path) -> Arrays:
         if sum(sizes.values()) > 8 * MOST_ENTRIES:
             raise BadInputError(f"{path}: larger than {MOST_ENTRIES:,} entries", _CURE)
         with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+            arrays = {name: stored[name] for name in stored.files}
+    except BadInputError:
+        raise
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, NotImplementedError, MemoryError):
+    except Exception:  # zip and npy readers raise a dozen kinds for a damaged file
         raise BadInputError(f"{path}: not an .npz file of plain arrays", _CURE) from None
+    # A member that is no array comes as its bytes.
+    if strange := next((name for name, array in arrays.items() if not isinstance(array, np.ndarray)), None):
+        raise BadInputError(f"{path}: {strange!r:.80} is no array", _CURE)
+    return arrays
 
 
 def _numbers(

@@ -16,11 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _LAYER = re.compile(
-    r"placer-placement layer=(\d+) experts=(\d+) hot=(\d+) cold=(\d+) device_bytes=(\d+) host_bytes=(\d+) "
+    r"placer-placement layer=(\d{1,9}) experts=(\d{1,9}) hot=(\d{1,9}) cold=(\d{1,9}) "
+    r"device_bytes=(\d{1,18}) host_bytes=(\d{1,18}) "
     r"hot_sha256=([0-9a-f]{64})\b"
 )
 _PLAN = re.compile(
-    r'placer-placement applied layers=(\d+) hot=(\d+) plan_sha256=([0-9a-f]{64}) cold_path="([^"]*)"'
+    r'placer-placement applied layers=(\d{1,9}) hot=(\d{1,9}) plan_sha256=([0-9a-f]{64}) cold_path="([^"]*)"'
 )
 _START = re.compile(r"vLLM API server version|Initializing a V\d+ LLM engine")
 _KV = re.compile(r"GPU KV cache size: (\d[\d,]{0,20}) tokens")
