@@ -21,7 +21,7 @@ from fuzzing.reader import Reader
 from fuzzing.shown import show
 from placer.answer.model import model_answer
 from placer.errors import PlacerError
-from placer.export.gguf_experts import expert_layer_bytes
+from placer.exports.gguf_experts import expert_layer_bytes
 from placer.model.headers import INDEX_NAME
 from placer.model.inspect import inspect_document
 from placer.model.spec import ModelSpec, read_model

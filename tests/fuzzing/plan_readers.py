@@ -24,9 +24,9 @@ from placer.answer.profile import profile_answer
 from placer.document import dump_document
 from placer.errors import PlacerError
 from placer.explanation import explain
-from placer.export.kt_applied import check_log
-from placer.export.runtime_name import RUNTIMES
-from placer.export.runtimes import export_placement
+from placer.exports.kt_applied import check_log
+from placer.exports.runtime_name import RUNTIMES
+from placer.exports.runtimes import export_placement
 from placer.placement import PlacementDocument, read_placement, render_placement
 from placer.profiler.profile import Profile, read_profile
 from placer.profiler.timing.call import Call, Role
@@ -34,7 +34,7 @@ from placer.profiler.timing.journal import Journal, earlier_rounds
 from placer.profiler.timing.machine import Arithmetic, Bandwidth
 from placer.profiler.timing.samples import Event, LoadedKernel, read_samples
 from placer.profiler.timing.spec import CampaignSpec
-from placer.report.report import make_report
+from placer.reports.report import make_report
 from placer.runtime.load import Placement, PlacementError
 from placer.runtime.load import load as load_for_runtime
 

@@ -22,9 +22,9 @@ from placer.answer.applied import applied_answer
 from placer.arrivals import Arrivals, read_arrivals
 from placer.benchmark_figures import benchmark_traffic
 from placer.errors import PlacerError
-from placer.export.applied import Applied
-from placer.export.kt_applied import check_log
-from placer.export.vllm_log import check_vllm_log
+from placer.exports.applied import Applied
+from placer.exports.kt_applied import check_log
+from placer.exports.vllm_log import check_vllm_log
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument, write_placement
 from placer.profiler.benchmark_file import BenchmarkFile, distinct_runs, read_benchmark_file

@@ -16,7 +16,7 @@ from fuzzing.reader import Reader
 from fuzzing.shown import show
 from fuzzing.text_mutation import mutated_json_lines, mutated_text
 from placer.answer.trace import trace_answer
-from placer.export.kt_applied import check_dump
+from placer.exports.kt_applied import check_dump
 from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.importing import import_trace
 from placer.profiler.trace.info import trace_info
