@@ -36,7 +36,8 @@ class HotBounds:
         Layers below their least take the experts of the largest share, layers above their most lose those of
         the smallest; what that frees goes to the largest shares elsewhere. Every layer's least must fit.
         """
-        mask = around_pins(place, share, hot_total, self.pins)
+        # Beyond what all layers may hold, every baseline would be all experts, cut down by share.
+        mask = around_pins(place, share, min(hot_total, int(self.most.sum())), self.pins)
         wanted = int(mask.sum())
         for row, count in enumerate(mask.sum(axis=1)):
             bounded = int(np.clip(count, self.least[row], self.most[row]))
