@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from placer.errors import BadInputError
-from placer.hbm import HbmLedger, ServerSettings, expert_share_bytes, hbm_ledger, repacking_bytes
+from placer.hbm import HbmLedger, ServerSettings, hbm_ledger, repacking_bytes
 from placer.kv_pool import sglang_kv_plan, sglang_page_tokens, sglang_pool_tokens, sglang_window_ratio
 from placer.model.config import MAX_TOKENS
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 

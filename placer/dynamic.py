@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.baselines import frequency
-from placer.hbm import expert_share_bytes
 from placer.host_link import HostLink
 from placer.level import Level
 from placer.level_cost import StepCosts, step_costs
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
 from placer.profiler.replay import rows_of

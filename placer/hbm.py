@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from placer.errors import BadInputError
 from placer.kv_pool import KvPlan, draft_cache_bytes, sglang_kv_plan
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.model.weights import WeightGroup, class_bytes_per_gpu
 from placer.parallelism import Parallelism
@@ -210,14 +211,6 @@ def request_table_bytes(running: int, context: int) -> int:
 
 _SPARE_CONTEXT_TOKENS = 4
 _TABLE_ENTRY_BYTES = 4
-
-
-def expert_share_bytes(model: ModelSpec, expert_tp: int, expert_format: str | None = None) -> int:
-    """What one hot expert takes from each of the ``expert_tp`` GPUs that it is cut over.
-
-    ``expert_format`` is that of `ModelSpec.expert_format` on the GPU unless another one is served.
-    """
-    return -(-model.expert_bytes(expert_format or model.expert_format["gpu"]) // expert_tp)
 
 
 def hot_experts_bytes(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.hbm import ServerSettings, expert_share_bytes
+from placer.hbm import ServerSettings
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.objective import OUTPUT_TOKEN, Weighting
 from placer.profiler.base import step_base_us

@@ -1,9 +1,10 @@
 """The levels of a request, and room at them for the experts that pins and limits keep hot."""
 
 from placer.errors import InfeasibleError
-from placer.hbm import expert_share_bytes, repacking_bytes
+from placer.hbm import repacking_bytes
 from placer.hot_bounds import MIN_FLAG, HotBounds, hot_bounds
 from placer.level import Level, levels
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.solve_request import SolveRequest
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from placer.errors import BadInputError
+from placer.model.expert_share import cut_problem
 from placer.model.spec import ModelSpec
 
 _FP8_SIDE = 128
@@ -68,14 +69,14 @@ class Parallelism:
     def problem(self, model: ModelSpec) -> str | None:
         """Why ``model`` cannot be spread like this, or None.
 
-        Routed experts must leave whole FP8 blocks when cut over tp / ep; shared experts and dense layers are
-        cut over all of tp under expert parallelism too.
+        Routed experts must leave whole blocks of their format when cut over tp / ep; shared experts and dense
+        layers are cut over all of tp under expert parallelism too.
         """
         if model.experts % self.ep:
             return f"ep {self.ep} does not divide the {model.experts} experts of a layer"
         if self.pp > model.num_layers:
             return f"pp {self.pp} leaves stages without a layer: the model has {model.num_layers}"
-        if problem := model.fp8_tp_problem(self.expert_tp):
+        if problem := cut_problem(model, self.expert_tp):
             return problem
         if self.ep == 1 or model.checkpoint_format != "fp8_block":
             return None

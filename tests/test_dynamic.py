@@ -12,9 +12,10 @@ from test_gain import mask, traffic
 from tiny_model import tiny_cost, tiny_model
 
 from placer.dynamic import Dynamic, compare_dynamic, no_comparison
-from placer.hbm import HbmLedger, ServerSettings, expert_share_bytes
+from placer.hbm import HbmLedger, ServerSettings
 from placer.host_link import HostLink, host_link
 from placer.level import Level
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.profiler.trace.trace import TokenTrace
 from placer.solvers.problem import Mask

@@ -12,8 +12,8 @@ from test_remedy import model_of
 from tiny_model import tiny_model
 
 from placer.errors import BadInputError, InfeasibleError
-from placer.hbm import expert_share_bytes
 from placer.level import Level, chunk_grid, levels, running_grid
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.units import GIB
 from placer.workload import Workload

@@ -10,8 +10,8 @@ import pytest
 from tiny_model import line, tiny_cost, tiny_model
 
 from placer.errors import BadInputError, InfeasibleError
-from placer.hbm import expert_share_bytes
 from placer.level import levels
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader

@@ -11,8 +11,8 @@ import pytest
 from profiles import profile
 from tiny_model import tiny_model
 
-from placer.hbm import expert_share_bytes
 from placer.level import levels
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import read_model
 from placer.placement import read_placement
 from placer.profiler.cost import Provenance, SideCost

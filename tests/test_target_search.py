@@ -13,10 +13,10 @@ from tiny_model import line, tiny_cost, tiny_model
 
 from placer.choosing import Choosing
 from placer.errors import InfeasibleError
-from placer.hbm import expert_share_bytes
 from placer.hot_bounds import hot_bounds
 from placer.level_problems import LevelProblems
 from placer.level_room import request_levels
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
 from placer.profiler.serving.server import Scheduler

@@ -1,8 +1,11 @@
 """What `placer compare` prints: the verdict, one row per way of running the model, the sizing rule, and origins."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -20,10 +23,10 @@ def comparison_answer(document: dict[str, Any]) -> RenderableType:
         Text(""),
     ]
     if any(row["fits"] for row in document["rows"]):
-        parts.append(_table(document))
+        parts.append(_Rows(document))
         if any(place is not None for place in document["best_by_gpus"].values()):
             parts.append(Text("* wins on its number of GPUs" + _targets(document), style="dim"))
-    parts += [Text(line) for line in _obstacles(document["rows"])]
+    parts += [Text(line) for line in (*_stopped(document["rows"]), *_obstacles(document["rows"]))]
     parts.append(Text(""))
     parts += [Text(_rule_line(size, rule)) for size, rule in document["rule_of_thumb"].items()]
     parts += [Text(line, style="dim") for line in _origins(document["rows"])]
@@ -42,7 +45,7 @@ def _asked(document: dict[str, Any]) -> str:
     return (
         f"{who}, {workload['prompt_tokens']:,} + {workload['output_tokens']:,} tokens, {workload['kv_dtype']} KV; "
         f"{hardware['gpu']} with {gib(hardware['budget_bytes_per_gpu'])} each, {hardware['cpu']} "
-        f"({hardware['cpu_method']})"
+        f"({hardware['cpu_method'] or 'no kernel of it runs this model by default'})"
     )
 
 
@@ -51,46 +54,84 @@ def _targets(document: dict[str, Any]) -> str:
     return " under the targets" if slo["tpot_ms"] is not None or slo["ttft_ms"] is not None else ""
 
 
-def _table(document: dict[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("")
-    table.add_column("GPUs", justify="right")
-    table.add_column("mode")
-    for header in (
-        "tokens/s",
-        "(low-high)",
-        "per GPU",
-        "TPOT ms\np50/p95",
-        "TTFT s\np50/p95",
-        "HBM\nGiB",
-        "host\nGiB",
-        "KV\nmost",
-    ):
-        table.add_column(header, justify="right")
-    winners = set(document["best_by_gpus"].values())
-    for place, row in enumerate(document["rows"]):
-        if not row["fits"]:
-            continue
-        rate, ledger = row["output_tokens_per_s"], row["hbm"]["ledger"]
-        table.add_row(
-            "*" if place in winners else "",
-            str(row["gpus"]),
-            _mode(row),
-            _short(rate["mid"]),
-            f"({_short(rate['low'])}-{_short(rate['high'])})",
-            _short(row["output_tokens_per_s_per_gpu"]),
-            _pair(row["tpot_ms"], 1.0),
-            _pair(row["ttft_ms"], 1e-3),
-            f"{(sum(ledger.values()) - ledger['unused']) / GIB:,.1f}",
-            f"{row['host']['total_bytes'] / GIB:,.0f}",
-            _tokens(row["max_kv_tokens"]),
-        )
-    return table
+@dataclass(frozen=True)
+class _Column:
+    """A column of the table: its header, and what it says of a row."""
+
+    header: str
+    cell: Callable[[dict[str, Any]], str]
+
+
+class _Rows:
+    """The table of rows, with as many of its columns as fit: numbers are neither cut nor wrapped."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._winners = set(document["best_by_gpus"].values())
+        self._rows = document["rows"]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The widest of the tables that `options` leave room for, and what it leaves out."""
+        for left_out in _NARROWER:
+            table = self._table([column for column in _COLUMNS if column not in left_out])
+            if (
+                Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum
+                <= options.max_width
+            ):
+                break
+        yield table
+        if left_out:
+            headers = ", ".join(column.header.replace("\n", " ") for column in left_out)
+            yield Text(f"a wider terminal also shows: {headers}", style="dim")
+
+    def _table(self, columns: Sequence[_Column]) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("", no_wrap=True)
+        table.add_column("GPUs", justify="right", no_wrap=True)
+        table.add_column("mode", no_wrap=True)
+        for column in columns:
+            table.add_column(column.header, justify="right", no_wrap=True)
+        for place, row in enumerate(self._rows):
+            if row["fits"]:
+                mark = "*" if place in self._winners else "" if row["runs"] else "-"
+                table.add_row(mark, str(row["gpus"]), _mode(row), *(column.cell(row) for column in columns))
+        return table
+
+
+def _held_gib(row: dict[str, Any]) -> str:
+    ledger = row["hbm"]["ledger"]
+    return f"{(sum(ledger.values()) - ledger['unused']) / GIB:,.1f}"
+
+
+def _band(row: dict[str, Any]) -> str:
+    rate = row["output_tokens_per_s"]
+    return f"({_short(rate['low'])}-{_short(rate['high'])})"
+
+
+_RATE = _Column("tokens/s", lambda row: _short(row["output_tokens_per_s"]["mid"]))
+_BAND = _Column("(low-high)", _band)
+_PER_GPU = _Column("per GPU", lambda row: _short(row["output_tokens_per_s_per_gpu"]))
+_TPOT_P50 = _Column("TPOT\nms p50", lambda row: _latency(row["tpot_ms"]["p50"], 1.0))
+_TPOT_P95 = _Column("TPOT\nms p95", lambda row: _latency(row["tpot_ms"]["p95"], 1.0))
+_TTFT_P50 = _Column("TTFT\ns p50", lambda row: _latency(row["ttft_ms"]["p50"], 1e-3))
+_TTFT_P95 = _Column("TTFT\ns p95", lambda row: _latency(row["ttft_ms"]["p95"], 1e-3))
+_HBM = _Column("HBM\nGiB", _held_gib)
+_HOST = _Column("host\nGiB", lambda row: f"{row['host']['total_bytes'] / GIB:,.0f}")
+_KV = _Column("KV\nmost", lambda row: _tokens(row["max_kv_tokens"]))
+_COLUMNS = (_RATE, _BAND, _PER_GPU, _TPOT_P50, _TPOT_P95, _TTFT_P50, _TTFT_P95, _HBM, _HOST, _KV)
+_SPARE = (_PER_GPU, _TTFT_P50, _TPOT_P50, _KV, _HOST, _BAND, _HBM, _TTFT_P95)
+_UNBOUNDED = 10_000
+"""Columns of a terminal that cuts nothing."""
+_NARROWER = tuple(_SPARE[:count] for count in range(len(_SPARE) + 1))
+"""Columns that ever narrower tables leave out, what is asked for least often first."""
+
+
+def _way(row: dict[str, Any]) -> str:
+    cache = {None: "", "none": " bare", "lru": " lru"}[row["cache"]]
+    return f"{row['mode']}{cache}"
 
 
 def _mode(row: dict[str, Any]) -> str:
-    cache = {None: "", "none": " bare", "lru": " lru"}[row["cache"]]
-    return f"{row['mode']}{cache} {row['parallelism']}"
+    return f"{_way(row)} {row['parallelism']}"
 
 
 def _short(value: float) -> str:
@@ -98,9 +139,8 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" if value >= 10 else figure(value, 2)
 
 
-def _pair(latency: dict[str, float | None], factor: float) -> str:
-    values = (latency["p50"], latency["p95"])
-    return "/".join("grows" if value is None else _short(value * factor) for value in values)
+def _latency(value: float | None, factor: float) -> str:
+    return "grows" if value is None else _short(value * factor)
 
 
 def _tokens(count: int) -> str:
@@ -144,7 +184,22 @@ def _bytes(count: float) -> str:
     return f"{count:g} byte{'s' if count > 1 else ''}"
 
 
+def _stopped(rows: list[dict[str, Any]]) -> list[str]:
+    """Why rows marked "-" never win, each reason once."""
+    reasons = dict.fromkeys(row["runs_reason"] for row in rows if row["fits"] and not row["runs"])
+    return [f"- runs nowhere: {reason}" for reason in reasons]
+
+
 def _origins(rows: list[dict[str, Any]]) -> list[str]:
-    """Every origin once."""
-    said = {f"origin of {part}: {origin}": None for row in rows for part, origin in row["provenance"].items()}
-    return list(said)
+    """Every origin once, with the modes that it is of where modes differ."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for row in rows:
+        for part, origin in row["provenance"].items():
+            found.setdefault(part, {}).setdefault(origin, {})[_way(row)] = None
+    lines = []
+    for part, origins in found.items():
+        for origin, ways in origins.items():
+            of = f" in {', '.join(ways)}" if len(origins) > 1 else ""
+            if part != "cold" or "hot-cold" in ways:
+                lines.append(f"origin of {part}{of}: {origin}")
+    return lines

@@ -14,8 +14,8 @@ from placer.modes.request import CompareRequest
 from placer.modes.rows import ModeRows
 from placer.modes.rule_of_thumb import RuleOfThumb, rule_of_thumb
 from placer.modes.search import target_excess
+from placer.modes.served_experts import served_model
 from placer.parallelism import Parallelism
-from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
@@ -26,15 +26,13 @@ Progress = Callable[[str, float], None]
 
 RULE_GPU = "h100-sxm"
 """Whose usable memory stands for the 80 GB that the sizing rule is quoted for."""
+TIE = 0.03
+"""Rows whose tokens/s differ by less are told apart by the draws of a simulation alone."""
 _PLAINEST = (Mode.GPU_ONLY, Mode.HOT_COLD, Mode.STREAMED)
 UNIFORM_NOTE = (
     "no trace: routing is assumed uniform, the worst case for hot experts and for caches; --trace FILE "
     "shows what this traffic gives"
 )
-SCHEDULER_NOTE = {
-    Scheduler.SGLANG: "latencies are simulated with SGLang's scheduler in every row; p50 and p95 are over requests",
-    Scheduler.VLLM: "latencies are simulated with vLLM's scheduler in every row; p50 and p95 are over requests",
-}
 DEFERRED_NOTE = (
     "hot-cold rows defer selections of every token to the next layer, which changes the model's output: judge its "
     "quality too"
@@ -62,6 +60,11 @@ class Comparison:
         return best_of(self.rows, self.request)
 
     @property
+    def tied(self) -> tuple[ModeRow, ...]:
+        """Rows that `best` beats by being simpler alone: no more than `TIE` apart in tokens/s."""
+        return contenders(self.rows, self.request)[1:]
+
+    @property
     def fewest(self) -> ModeRow | None:
         """The winner on the fewest GPUs on which any row keeps the targets."""
         winners = (self.best_on(gpus) for gpus in self.request.gpus)
@@ -72,26 +75,43 @@ class Comparison:
         return best_of((row for row in self.rows if row.way.parallel.gpus == gpus), self.request)
 
     def keeps_targets(self, row: ModeRow) -> bool:
-        """Whether ``row`` fits, keeps up with what arrives, and keeps every target at p95."""
+        """Whether ``row`` fits and runs, keeps up with what arrives, and keeps every target at p95."""
         return _keeps(row, self.request)
+
+    def keeps_targets_slow(self, row: ModeRow) -> bool:
+        """As `keeps_targets`, at the slow end of the row's band too."""
+        return (
+            self.keeps_targets(row)
+            and row.figures is not None
+            and row.figures.keeps_slow(self.request.workload)
+        )
 
 
 def best_of(rows: Iterable[ModeRow], request: CompareRequest) -> ModeRow | None:
-    """The row of most tokens/s that keeps the targets; then fewest GPUs, plainest mode, lowest TPOT; None without."""
+    """The simplest of the `contenders`; None where no row keeps the targets."""
+    return next(iter(contenders(rows, request)), None)
 
-    def merit(row: ModeRow) -> tuple[float, int, int, float]:
-        if row.figures is None:
-            raise ValueError("a row that does not fit has no merit")
-        mid = row.figures.mid
-        # Where all experts are on GPUs, or requests arrive by themselves, rows differ by the draws alone.
-        rate = float(f"{mid.output_tokens_per_s:.3g}")
-        return rate, -row.way.parallel.gpus, -_PLAINEST.index(row.way.mode), -mid.tpot_ms.p95
 
-    return max((row for row in rows if _keeps(row, request)), key=merit, default=None)
+def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRow, ...]:
+    """Rows that keep the targets within `TIE` of the most tokens/s, the simplest first.
+
+    Simpler is on fewer GPUs, then in a plainer mode, then with fewer groups of experts; then the faster.
+    """
+
+    def rate(row: ModeRow) -> float:
+        return 0.0 if row.figures is None else row.figures.mid.output_tokens_per_s
+
+    def effort(row: ModeRow) -> tuple[int, int, int, float]:
+        parallel = row.way.parallel
+        return parallel.gpus, _PLAINEST.index(row.way.mode), parallel.ep, -rate(row)
+
+    keeping = [row for row in rows if _keeps(row, request)]
+    least = (1 - TIE) * max(map(rate, keeping), default=0.0)
+    return tuple(sorted((row for row in keeping if rate(row) >= least), key=effort))
 
 
 def _keeps(row: ModeRow, request: CompareRequest) -> bool:
-    if row.figures is None or row.figures.mid.falls_behind:
+    if row.figures is None or not row.runs or row.figures.mid.falls_behind:
         return False
     return target_excess(row.figures.mid, request.workload) <= 1.0
 
@@ -134,18 +154,17 @@ def compare(
         rows.append(made.row(way))
     notes = (
         *((UNIFORM_NOTE,) if trace is None else made.assumptions),
-        SCHEDULER_NOTE[request.scheduler],
         *((DEFERRED_NOTE,) if request.behaviour.deferred_experts else ()),
         *((SPREAD_NOTE,) if any(way.parallel.ep > 1 for way in ways) else ()),
-        *dict.fromkeys(note for row in rows for note in row.notes),
     )
     return Comparison(model, hardware, request, tuple(rows), _rules(model, hardware, request), notes)
 
 
 def _ways(model: ModelSpec, request: CompareRequest) -> Iterator[Way]:
     """GPU-only in every possible spread, streamed in the first of them, hot-cold under tp alone."""
+    served = served_model(model, Mode.GPU_ONLY)
     for gpus in request.gpus:
-        possible = [each for each in spreads(gpus) if spread_problem(model, each) is None]
+        possible = [each for each in spreads(gpus) if spread_problem(served, each) is None]
         # Where none is possible, rows say why.
         possible = possible or [Parallelism(gpus)]
         for parallel in possible:

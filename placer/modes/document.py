@@ -7,8 +7,9 @@ from placer.band import Band
 from placer.modes.comparison import Comparison
 from placer.modes.mode import ModeFigures, ModeRow
 from placer.modes.rule_of_thumb import FACTOR, RuleOfThumb
-from placer.modes.search import target_excess
-from placer.units import figure
+from placer.modes.verdict import MissedTarget, missed_targets, verdict
+
+_FIGURES = ("output_tokens_per_s", "output_tokens_per_s_per_gpu", "requests_per_s", "ttft_ms", "tpot_ms")
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -19,6 +20,8 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     null_reasons = {}
     if best is None:
         null_reasons["best"] = verdict(comparison)
+    if hardware.cold_problem is not None:
+        null_reasons["hardware.cpu_method"] = hardware.cold_problem[0]
     for name, target in (("tpot_ms", workload.slo_tpot_ms), ("ttft_ms", workload.slo_ttft_ms)):
         if target is None:
             null_reasons[f"workload.slo.{name}"] = "no target was given"
@@ -52,7 +55,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             "gpu": hardware.gpu.name,
             "budget_bytes_per_gpu": request.budget_bytes,
             "cpu": hardware.profile.cpu.device,
-            "cpu_method": hardware.profile.cpu.method,
+            "cpu_method": hardware.profile.cpu.method if hardware.cold_problem is None else None,
             "host_memory_bytes": request.host_memory_bytes,
         },
         "rows": rows,
@@ -61,68 +64,19 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "rule_of_thumb": {name: _rule(rule) for name, rule in comparison.rules.items()},
         "notes": list(comparison.notes),
         "null_reasons": null_reasons,
+        "tied": [comparison.rows.index(row) for row in comparison.tied],
+        "missed": [_missed(comparison, target) for target in missed_targets(comparison)],
     }
 
 
-def verdict(comparison: Comparison) -> str:
-    """Which row wins, or what stands in the way, in a sentence or two."""
-    best = comparison.best
-    if best is not None:
-        said = f"best: {name(best)}, {_reached(best)}"
-        fewest = comparison.fewest
-        if fewest is not None and fewest != best:
-            said += f"; on the fewest GPUs: {name(fewest)}, {_reached(fewest)}"
-        return said
-    fitting = [row for row in comparison.rows if row.figures is not None]
-    if not fitting:
-        lines = dict.fromkeys(row.obstacle.line for row in comparison.rows if row.obstacle is not None)
-        return f"nothing fits on {_counts(comparison)} GPU(s): it breaks at {', '.join(lines)}"
-    workload = comparison.request.workload
-    keeping_up = [row for row in fitting if row.figures is not None and not row.figures.mid.falls_behind]
-    if not keeping_up:
-        most = max(fitting, key=lambda row: _figures(row).mid.requests_per_s)
-        return (
-            f"every way falls behind the requests that arrive: {name(most)} serves most, "
-            f"{figure(_figures(most).mid.requests_per_s, 2)} per second"
-        )
-    closest = min(keeping_up, key=lambda row: target_excess(_figures(row).mid, workload))
-    mid = _figures(closest).mid
-    missed = [
-        f"{what} p95 of {figure(reached, 1)} ms where {target:g} is asked ({reached / target:.2f}x)"
-        for what, target, reached in (
-            ("TPOT", workload.slo_tpot_ms, mid.tpot_ms.p95),
-            ("TTFT", workload.slo_ttft_ms, mid.ttft_ms.p95),
-        )
-        if target is not None and reached > target
-    ]
-    return f"no way keeps the targets: the closest is {name(closest)} with {' and '.join(missed)}"
-
-
-def name(row: ModeRow) -> str:
-    """A row in words: its mode, GPUs and spread."""
-    way = row.way
-    cache = {None: "", "none": " without a cache", "lru": " with an LRU cache"}[way.cache]
-    gpus = way.parallel.gpus
-    return f"{way.mode.value}{cache} on {gpus} GPU{'s' if gpus > 1 else ''} ({way.spread})"
-
-
-def _reached(row: ModeRow) -> str:
-    figures = _figures(row)
-    rate, mid = figures.bands.output_tokens_per_s, figures.mid
-    return (
-        f"{figure(rate.mid, 1)} tokens/s ({figure(rate.low, 1)} to {figure(rate.high, 1)}), TPOT p95 "
-        f"{figure(mid.tpot_ms.p95, 1)} ms, TTFT p95 {figure(mid.ttft_ms.p95 / 1e3, 2)} s"
-    )
-
-
-def _figures(row: ModeRow) -> ModeFigures:
-    if row.figures is None:
-        raise ValueError("a row that does not fit has no figures")
-    return row.figures
-
-
-def _counts(comparison: Comparison) -> str:
-    return ", ".join(map(str, comparison.request.gpus))
+def _missed(comparison: Comparison, missed: MissedTarget) -> dict[str, Any]:
+    return {
+        "target": missed.field,
+        "asked_ms": missed.asked_ms,
+        "reached_ms": missed.reached_ms,
+        "factor": missed.factor,
+        "row": comparison.rows.index(missed.row),
+    }
 
 
 def _place(comparison: Comparison, gpus: int) -> int | None:
@@ -138,8 +92,13 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
         null_reasons["cache"] = "this mode streams nothing"
     if obstacle is None:
         null_reasons["binding_line"] = null_reasons["reason"] = "every line fits"
+    else:
+        fields = ("hot_experts", "kv_tokens", "max_running_requests", "chunked_prefill_size", *_FIGURES)
+        null_reasons |= dict.fromkeys(fields, obstacle.reason)
     if row.hbm is None:
-        null_reasons["hbm.ledger"] = "the model cannot be spread like this"
+        null_reasons["hbm.ledger"] = null_reasons["max_kv_tokens"] = "the model cannot be spread like this"
+    if row.runs:
+        null_reasons["runs_reason"] = "a runtime runs it"
     served = _served(figures, way.parallel.gpus, null_reasons)
     return {
         "mode": way.mode.value,
@@ -151,11 +110,11 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
         "reason": None if obstacle is None else obstacle.reason,
         "remedies": [] if obstacle is None else list(obstacle.cures),
         "meets_targets": comparison.keeps_targets(row),
-        "hot_experts": row.hot_experts,
-        "kv_tokens": 0 if settings is None else settings.kv_tokens,
-        "max_kv_tokens": row.most_kv_tokens,
-        "max_running_requests": 0 if settings is None else settings.max_running_requests,
-        "chunked_prefill_size": 0 if settings is None else settings.chunk_tokens,
+        "hot_experts": None if settings is None else row.hot_experts,
+        "kv_tokens": None if settings is None else settings.kv_tokens,
+        "max_kv_tokens": None if row.hbm is None else row.most_kv_tokens,
+        "max_running_requests": None if settings is None else settings.max_running_requests,
+        "chunked_prefill_size": None if settings is None else settings.chunk_tokens,
         **served,
         "hbm": {
             "budget_bytes_per_gpu": comparison.request.budget_bytes,
@@ -164,6 +123,9 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
         "host": {"ledger": dict(row.host), "total_bytes": sum(row.host.values())},
         "provenance": dict(row.provenance),
         "null_reasons": null_reasons,
+        "runs": row.runs,
+        "runs_reason": row.stopper,
+        "meets_targets_when_slow": comparison.keeps_targets_slow(row),
     }
 
 
@@ -171,14 +133,6 @@ def _served(figures: ModeFigures | None, gpus: int, null_reasons: dict[str, str]
     """What clients see, null where nothing fits or where a wait never ends."""
     latencies = ("p50", "p95", "p95_low", "p95_high")
     if figures is None:
-        for field in (
-            "output_tokens_per_s",
-            "output_tokens_per_s_per_gpu",
-            "requests_per_s",
-            "ttft_ms",
-            "tpot_ms",
-        ):
-            null_reasons[field] = "it does not fit"
         return {
             "output_tokens_per_s": dict.fromkeys(("low", "mid", "high")),
             "output_tokens_per_s_per_gpu": None,

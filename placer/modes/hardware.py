@@ -9,7 +9,7 @@ from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 from placer.profiler import roofline
 from placer.profiler.datasheet_cpu import DatasheetCpu
-from placer.profiler.datasheet_profile import DEFAULT_METHOD, datasheet_gpu, datasheet_profile
+from placer.profiler.datasheet_profile import datasheet_gpu, datasheet_profile
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import check_profile_matches
 
@@ -36,17 +36,32 @@ class ComparedHardware:
     gpu: GpuDatasheet
     cold_problem: tuple[str, str] | None = None
 
-    def at(self, parallel: Parallelism) -> Profile:
-        """The profile of a server that is spread like this."""
-        own = parallel.ep == 1 and parallel.tp == self.profile.tp
-        if own and self.profile.gpu.name == self.gpu.name:
+    def at(self, parallel: Parallelism, served: ModelSpec | None = None) -> Profile:
+        """The profile of a server that is spread like this and holds experts on GPUs as ``served`` (None: `model`).
+
+        A GPU that was timed counts at its own size and format alone: experts in another format, or cut otherwise,
+        are by datasheet.
+        """
+        served = served or self.model
+        own = self.gpu.name == self.profile.gpu.name and parallel.tp == self.profile.tp
+        if own and parallel.ep == 1 and served.gpu_format == self.model.gpu_format:
             return self.profile
-        gpu = replace(
-            datasheet_gpu(self.model, self.gpu, parallel.tp),
+        sheet = replace(
+            datasheet_gpu(served, self.gpu, parallel.tp),
             usable_bytes=self.usable_bytes,
-            hot=roofline.roofline_hot(self.gpu, self.model, parallel.expert_tp),
+            hot=roofline.roofline_hot(self.gpu, served, parallel.expert_tp),
         )
-        return replace(self.profile, tp=parallel.tp, gpu=gpu)
+        # What surrounds the experts is the same whatever they are held in.
+        base = self.profile.gpu.base if own else None
+        return replace(self.profile, tp=parallel.tp, gpu=replace(sheet, base=base))
+
+    def timed_problem(self, parallel: Parallelism, served: ModelSpec) -> str | None:
+        """Why the profile's timed GPU kernel does not cost the experts of ``served``, or None."""
+        kernel = self.profile.gpu.kernel
+        if kernel is None or self.at(parallel, served).gpu.kernel is not None:
+            return None
+        timed = f"{self.model.gpu_format} at tp {self.profile.tp} of {self.profile.gpu.name}"
+        return f"not the profile's kernel, which was timed on {timed}"
 
     def fetch_bytes_per_s(self, gpus: int) -> float:
         """What each of ``gpus`` fetches from host memory at once: its own link, or its share of the memory's speed.
@@ -114,7 +129,7 @@ def datasheet_hardware(
     try:
         return ComparedHardware(model, datasheet_profile(model, cpu, gpu), gpu)
     except BadInputError as error:
-        problem = (error.what, f"--cpu-method with another kernel than {DEFAULT_METHOD}")
+        problem = (error.what, error.hint.removeprefix("use "))
         return ComparedHardware(
             model, datasheet_profile(model, cpu, gpu, method=ANY_SHAPE_METHOD), gpu, problem
         )

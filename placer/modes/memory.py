@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from placer.demand import MemoryDemand
 from placer.kv_pool import sglang_page_tokens, sglang_pool_tokens
@@ -11,6 +12,7 @@ from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
 from placer.modes.mode import Cache, Mode, Obstacle, Way
 from placer.modes.request import MOST_GPUS, CompareRequest
+from placer.modes.served_experts import served_model
 from placer.parallelism import Parallelism
 from placer.remedy import largest, remedies
 from placer.units import gib
@@ -30,6 +32,11 @@ class ModeMemory:
     model: ModelSpec
     way: Way
     request: CompareRequest
+
+    @cached_property
+    def served(self) -> ModelSpec:
+        """``model`` with its experts as this mode holds them on GPUs."""
+        return served_model(self.model, self.way.mode)
 
     @property
     def least_per_layer(self) -> int:
@@ -83,7 +90,7 @@ class ModeMemory:
     def _demand(self, running: int, chunk_tokens: int) -> MemoryDemand:
         request = self.request
         return MemoryDemand(
-            model=self.model,
+            model=self.served,
             parallel=self.way.parallel,
             budget_bytes=request.budget_bytes,
             running=running,
@@ -118,7 +125,7 @@ def fewest_gpus(
     while gpus <= MOST_GPUS:
         for parallel in spreads(gpus) if mode is not Mode.HOT_COLD else (Parallelism(gpus),):
             memory = ModeMemory(model, Way(mode, parallel, cache), request)
-            if spread_problem(model, parallel) is None and memory.least.fits:
+            if spread_problem(memory.served, parallel) is None and memory.least.fits:
                 return memory
         gpus *= 2
     return None

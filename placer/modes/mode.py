@@ -1,5 +1,6 @@
 """Ways of running a model: GPU-only, experts streamed from host memory, hot and cold experts apart."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +9,7 @@ from placer.band import FigureBands
 from placer.hbm import HbmLedger, ServerSettings
 from placer.parallelism import Parallelism
 from placer.serving import ServingFigures
+from placer.workload import Workload
 
 
 class Mode(StrEnum):
@@ -52,6 +54,14 @@ class ModeFigures:
     mid: ServingFigures
     bands: FigureBands
 
+    def keeps_slow(self, workload: Workload) -> bool:
+        """Whether requests are kept up with, and targets kept, at the slow end of the band."""
+        reached = (
+            (workload.slo_tpot_ms, self.bands.tpot_ms_p95.high),
+            (workload.slo_ttft_ms, self.bands.ttft_ms_p95.high),
+        )
+        return all(math.isfinite(high) and (target is None or high <= target) for target, high in reached)
+
 
 @dataclass(frozen=True)
 class Obstacle:
@@ -81,7 +91,9 @@ class ModeRow:
     host
         Host bytes by purpose.
     provenance
-        Origin of each kind of time.
+        Origin of each kind of figure.
+    stopper
+        Why no runtime runs it though it may fit, or None: such a row is what one would give, and never wins.
     """
 
     way: Way
@@ -93,7 +105,12 @@ class ModeRow:
     hbm: HbmLedger | None
     host: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    stopper: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether a runtime runs it."""
+        return self.stopper is None
 
     @property
     def fits(self) -> bool:

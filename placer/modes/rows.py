@@ -1,6 +1,7 @@
 """Rows of a comparison: what each way of running the model takes and delivers, on the same replayed steps."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from placer.hbm import hbm_ledger
 from placer.host import host_ledger
@@ -9,15 +10,20 @@ from placer.modes.gpu_only import GpuLayers, spread_problem
 from placer.modes.hardware import ComparedHardware
 from placer.modes.hot_cold import solve_compared
 from placer.modes.memory import ModeMemory
-from placer.modes.mode import Cache, Mode, ModeFigures, ModeRow, Obstacle, Way
+from placer.modes.mode import Mode, ModeFigures, ModeRow, Obstacle, Way
 from placer.modes.request import CompareRequest
 from placer.modes.search import banded, search
+from placer.modes.served_experts import experts_origin, paging_problem, served_model
 from placer.modes.step_times import LayersOf, ModeTimes
 from placer.modes.steps import ComparedSteps
-from placer.modes.streamed import ONE_GPU_NOTE, ORIGIN, HitShares, StreamedLayers, expert_fetch_us, host_bytes
+from placer.modes.streamed import ORIGIN, HitShares, StreamedLayers, expert_fetch_us, host_bytes
 from placer.parallelism import Parallelism
+from placer.profiler.profile import Profile
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.trace import Trace
 from placer.units import gib
+
+_SCHEDULERS = {Scheduler.SGLANG: "SGLang", Scheduler.VLLM: "vLLM"}
 
 
 class ModeRows:
@@ -40,16 +46,20 @@ class ModeRows:
         self._request = request
         self._steps = ComparedSteps(judged, request.seed)
         self._hits = HitShares(model, None if trace is None else judged, request.seed)
+        self._served = served_model(model, Mode.GPU_ONLY)
         self._computed: dict[Parallelism, GpuLayers] = {}
 
     def row(self, way: Way) -> ModeRow:
         """One way of running the model."""
-        if problem := spread_problem(self._model, way.parallel):
-            return _refused(way, Obstacle("parallelism", problem))
         memory = ModeMemory(self._model, way, self._request)
+        if problem := spread_problem(memory.served, way.parallel):
+            return _refused(way, Obstacle("parallelism", problem))
         if obstacle := memory.obstacle():
             return _refused(way, obstacle, memory)
-        return self._hot_cold(way, memory) if way.mode is Mode.HOT_COLD else self._on_gpus(way, memory)
+        if way.mode is Mode.HOT_COLD:
+            return self._hot_cold(way, memory)
+        stopper = paging_problem(self._model, way.cache, way.parallel.gpus)
+        return replace(self._on_gpus(way, memory), stopper=stopper)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -58,7 +68,7 @@ class ModeRows:
 
     def _on_gpus(self, way: Way, memory: ModeMemory) -> ModeRow:
         request, gpu = self._request, self._hardware.gpu
-        host = {} if way.cache is None else host_bytes(self._model, way.cache, way.parallel)
+        host = {} if way.cache is None else host_bytes(self._served, way.cache, way.parallel)
         if obstacle := self._host_obstacle(host):
             return _refused(way, obstacle, memory, host)
         computed = self._gpu_layers(way.parallel)
@@ -71,20 +81,19 @@ class ModeRows:
                 computed,
                 self._steps,
                 self._hits,
-                fetch_us=expert_fetch_us(self._model, fetch_bytes_per_s, way.parallel),
+                fetch_us=expert_fetch_us(self._served, fetch_bytes_per_s, way.parallel),
                 slots=slots,
                 groups=way.parallel.ep,
             )
             return self._times(fetched, way.parallel)
 
         candidate, mid = search(memory.demands(), times_of, request)
-        profile = self._hardware.at(way.parallel)
-        origin = {"hot": profile.gpu.provenance_text, "base": profile.gpu.base_provenance_text}
+        profile = self._hardware.at(way.parallel, self._served)
+        origin = {"cold": "none: GPUs compute every expert", **self._origins(way, profile)}
         if way.cache is not None:
             origin["transfer"] = (
                 f"PCIe of the datasheet of {gpu.name}, no faster than host memory; {ORIGIN[way.cache]}"
             )
-        several = way.cache is Cache.LRU and way.parallel.gpus > 1
         return ModeRow(
             way=way,
             obstacle=None,
@@ -95,7 +104,6 @@ class ModeRows:
             hbm=candidate.demand.ledger(),
             host=host,
             provenance=origin,
-            notes=(ONE_GPU_NOTE,) if several else (),
         )
 
     def _hot_cold(self, way: Way, memory: ModeMemory) -> ModeRow:
@@ -133,23 +141,34 @@ class ModeRows:
                 hot_experts=hot_experts,
             ),
             host=host.lines,
-            provenance={
-                "cold": profile.cpu.provenance_text,
-                "hot": profile.gpu.provenance_text,
-                "base": profile.gpu.base_provenance_text,
-            },
+            provenance={"cold": profile.cpu.provenance_text, **self._origins(way, profile)},
         )
+
+    def _origins(self, way: Way, profile: Profile) -> dict[str, str]:
+        """Where a row's figures come from, but for cold experts and transfers."""
+        served, scheduler = served_model(self._model, way.mode), _SCHEDULERS[self._request.scheduler]
+        hot = f"{profile.gpu.provenance_text}; {experts_origin(self._model, way.mode)}"
+        if other := self._hardware.timed_problem(way.parallel, served):
+            hot += f"; {other}"
+        return {
+            "hot": hot,
+            "base": profile.gpu.base_provenance_text,
+            "routing": "assumed uniform, without a trace"
+            if self._trace is None
+            else "held-out requests of the trace",
+            "latencies": f"simulated with {scheduler}'s scheduler, p50 and p95 over requests",
+        }
 
     def _gpu_layers(self, parallel: Parallelism) -> GpuLayers:
         if parallel not in self._computed:
-            hot = self._hardware.at(parallel).cost_model().hot
+            hot = self._hardware.at(parallel, self._served).cost_model().hot
             self._computed[parallel] = GpuLayers(hot, self._steps, parallel.ep)
         return self._computed[parallel]
 
     def _times(self, layers_of: LayersOf, parallel: Parallelism) -> ModeTimes:
         return ModeTimes(
             self._model,
-            self._hardware.at(parallel).cost_model(),
+            self._hardware.at(parallel, self._served).cost_model(),
             layers_of,
             self._request.workload,
             parallel.tp,

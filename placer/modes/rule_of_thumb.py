@@ -7,6 +7,7 @@ from placer.model.spec import ModelSpec
 from placer.modes.memory import fewest_gpus
 from placer.modes.mode import Mode
 from placer.modes.request import CompareRequest
+from placer.modes.served_experts import served_model
 
 FACTOR = 1.2
 """What the rule adds for everything beside weights: KV, activations, the runtime."""
@@ -56,7 +57,10 @@ class RuleOfThumb:
 
 def rule_of_thumb(model: ModelSpec, request: CompareRequest, gpu_bytes: int) -> RuleOfThumb:
     """The rule for GPUs sold as ``gpu_bytes``, and the exact ledger under the budget of ``request``."""
-    return RuleOfThumb(model.parameters["total"], nominal_bytes(model), gpu_bytes, exact_size(model, request))
+    served = served_model(model, Mode.GPU_ONLY)
+    return RuleOfThumb(
+        model.parameters["total"], nominal_bytes(served), gpu_bytes, exact_size(model, request)
+    )
 
 
 def nominal_bytes(model: ModelSpec) -> float:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from placer.hbm import expert_share_bytes
+from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import GpuLayers
 from placer.modes.layer_times import Floats, LayerTimes
@@ -23,7 +23,6 @@ ORIGIN = {
         "takes the sum of both"
     ),
 }
-ONE_GPU_NOTE = "SGLang's paged experts run on one GPU only: on more, this row is what they would give"
 
 
 def expert_fetch_us(model: ModelSpec, bytes_per_s: float, parallel: Parallelism) -> float:

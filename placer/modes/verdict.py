@@ -1,0 +1,179 @@
+"""The verdict of a comparison: which row wins and what ties with it, or which target is missed, and by how much."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from placer.modes.comparison import TIE, Comparison
+from placer.modes.mode import ModeFigures, ModeRow
+from placer.modes.search import target_excess
+from placer.units import figure
+
+_NAMED = 3
+"""Ties that are named; the others are counted."""
+
+
+@dataclass(frozen=True)
+class MissedTarget:
+    """A target that no row keeps, and the row that comes nearest to it.
+
+    Attributes
+    ----------
+    field, name
+        "tpot_ms" or "ttft_ms", and what it is called.
+    asked_ms, reached_ms
+        The target, and the row's p95.
+    """
+
+    field: str
+    name: str
+    asked_ms: float
+    reached_ms: float
+    row: ModeRow
+
+    @property
+    def factor(self) -> float:
+        """What is reached, as a multiple of what is asked."""
+        return self.reached_ms / self.asked_ms
+
+
+def verdict(comparison: Comparison) -> str:
+    """Which row wins, or what stands in the way, in a sentence or two."""
+    best = comparison.best
+    if best is None:
+        return _nothing(comparison)
+    parts = [f"best: {name(best)}, {_reached(best)}"]
+    if comparison.tied:
+        parts.append(f"a tie within {TIE:.0%}, and the simplest of it: {_names(comparison.tied)}")
+    fewest = comparison.fewest
+    if fewest is not None and fewest != best:
+        parts.append(f"on the fewest GPUs: {name(fewest)}, {_reached(fewest)}")
+    if doubt := _doubt(comparison, best):
+        parts.append(doubt)
+    return "; ".join(parts)
+
+
+def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
+    """Targets that no row keeps which runs and keeps up with what arrives; () where some row wins."""
+    rows = _keeping_up(comparison)
+    if comparison.best is not None or not rows:
+        return ()
+    workload = comparison.request.workload
+    found = []
+    for field, said, asked_ms in (
+        ("tpot_ms", "TPOT", workload.slo_tpot_ms),
+        ("ttft_ms", "TTFT", workload.slo_ttft_ms),
+    ):
+        nearest = min(rows, key=lambda row: _p95_ms(row, field))
+        if asked_ms is not None and _p95_ms(nearest, field) > asked_ms:
+            found.append(MissedTarget(field, said, asked_ms, _p95_ms(nearest, field), nearest))
+    return tuple(found)
+
+
+def name(row: ModeRow) -> str:
+    """A row in words: its mode, GPUs and spread."""
+    way = row.way
+    cache = {None: "", "none": " without a cache", "lru": " with an LRU cache"}[way.cache]
+    gpus = way.parallel.gpus
+    return f"{way.mode.value}{cache} on {gpus} GPU{'s' if gpus > 1 else ''} ({way.spread})"
+
+
+def _nothing(comparison: Comparison) -> str:
+    counts = ", ".join(map(str, comparison.request.gpus))
+    fitting = [row for row in comparison.rows if row.figures is not None]
+    if not fitting:
+        lines = dict.fromkeys(row.obstacle.line for row in comparison.rows if row.obstacle is not None)
+        return f"nothing fits on {counts} GPU(s): it breaks at {', '.join(lines)}"
+    running = [row for row in fitting if row.runs]
+    if not running:
+        return f"nothing that fits on {counts} GPU(s) runs: {fitting[0].stopper}"
+    if not _keeping_up(comparison):
+        most = max(running, key=lambda row: _figures(row).mid.requests_per_s)
+        return (
+            f"every way falls behind the requests that arrive: {name(most)} serves most, "
+            f"{figure(_figures(most).mid.requests_per_s, 2)} per second{_settings(most)}"
+        )
+    return f"no way keeps the targets: {_missed(comparison)}"
+
+
+def _missed(comparison: Comparison) -> str:
+    """What every row misses, and the row that misses least of all targets together."""
+    workload = comparison.request.workload
+    closest = min(_keeping_up(comparison), key=lambda row: target_excess(_figures(row).mid, workload))
+    parts = [f"the closest is {name(closest)} with {_misses(comparison, closest)}{_settings(closest)}"]
+    missed = missed_targets(comparison)
+    for each in missed:
+        where = "" if each.row is closest else f", the nearest being {name(each.row)} ({_against(each)})"
+        parts.append(f"every row misses the {each.name} target{where}")
+    if not missed:
+        parts.append("each target is kept by some row, but no row keeps both")
+    return "; ".join(parts)
+
+
+def _misses(comparison: Comparison, row: ModeRow) -> str:
+    workload = comparison.request.workload
+    return " and ".join(
+        _against(MissedTarget(field, said, asked_ms, _p95_ms(row, field), row))
+        for field, said, asked_ms in (
+            ("tpot_ms", "TPOT", workload.slo_tpot_ms),
+            ("ttft_ms", "TTFT", workload.slo_ttft_ms),
+        )
+        if asked_ms is not None and _p95_ms(row, field) > asked_ms
+    )
+
+
+def _against(missed: MissedTarget) -> str:
+    reached = figure(missed.reached_ms, 1)
+    return f"{missed.name} p95 of {reached} ms where {missed.asked_ms:g} is asked ({missed.factor:.2f}x)"
+
+
+def _doubt(comparison: Comparison, best: ModeRow) -> str | None:
+    """What the slow end of the winner's band does to it, and the simplest row that it does nothing to."""
+    if comparison.keeps_targets_slow(best):
+        return None
+    high = _figures(best).bands.ttft_ms_p95.high
+    what = "misses a target" if math.isfinite(high) else "falls behind the requests that arrive"
+    sure = [row for row in comparison.rows if comparison.keeps_targets_slow(row)]
+    then = "no row does better" if not sure else f"{name(sure[0])} does not"
+    return f"not sure: at the slow end of its band it {what}; {then}"
+
+
+def _reached(row: ModeRow) -> str:
+    figures = _figures(row)
+    rate, mid = figures.bands.output_tokens_per_s, figures.mid
+    return (
+        f"{figure(rate.mid, 1)} tokens/s ({figure(rate.low, 1)} to {figure(rate.high, 1)}), TPOT p95 "
+        f"{figure(mid.tpot_ms.p95, 1)} ms, TTFT p95 {figure(mid.ttft_ms.p95 / 1e3, 2)} s"
+    )
+
+
+def _settings(row: ModeRow) -> str:
+    if row.settings is None:
+        return ""
+    chosen = row.settings
+    return f", at {chosen.max_running_requests:,} running request(s) and chunks of {chosen.chunk_tokens:,}"
+
+
+def _names(rows: Iterable[ModeRow]) -> str:
+    names = [name(row) for row in rows]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _keeping_up(comparison: Comparison) -> list[ModeRow]:
+    return [
+        row
+        for row in comparison.rows
+        if row.runs and row.figures is not None and not row.figures.mid.falls_behind
+    ]
+
+
+def _p95_ms(row: ModeRow, field: str) -> float:
+    mid = _figures(row).mid
+    return mid.tpot_ms.p95 if field == "tpot_ms" else mid.ttft_ms.p95
+
+
+def _figures(row: ModeRow) -> ModeFigures:
+    if row.figures is None:
+        raise ValueError("a row that does not fit has no figures")
+    return row.figures
