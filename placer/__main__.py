@@ -1,5 +1,5 @@
 """`python -m placer`: the same as `placer`."""
 
-from placer.cli import main
+from placer.start import main
 
 main()

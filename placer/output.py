@@ -1,8 +1,8 @@
 """Output files that appear whole or not at all: written beside their target, then renamed onto it."""
 
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,23 +20,15 @@ def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> 
         When the folder is missing or not writable, or the disk is full; nothing is left behind.
     """
     path = checked_output(path, flag=flag)
+    # Named before it is there, so that an interrupt at any moment finds what to remove.
+    temporary = temporary_beside(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=".placer-", dir=path.parent)
-    except OSError as error:
-        raise BadInputError(
-            f"cannot write {path}: {error.strerror or error}",
-            f"create the folder or choose another with {flag}",
-        ) from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        # mkstemp makes files private; an output is as readable as the user's umask allows. Set before and after:
-        # writers add execute permission to it, or put a file of their own in its place.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        # Made by nobody else, and as readable as the user's umask allows.
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        mode = stat.S_IMODE(temporary.stat().st_mode)
         write(temporary)
-        temporary.chmod(0o666 & ~umask | temporary.stat().st_mode & 0o111)
+        # Writers add execute permission to it, or put a file of their own in its place.
+        temporary.chmod(mode | temporary.stat().st_mode & 0o111)
         os.replace(temporary, path)
     except OSError as error:
         raise BadInputError(
@@ -45,6 +37,11 @@ def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> 
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_beside(path: Path) -> Path:
+    """A name in the folder of ``path`` that nothing has, for what will be renamed onto it."""
+    return path.with_name(f".placer-{secrets.token_hex(8)}")
 
 
 def checked_output(path: Path, inputs: Iterable[Path] = (), flag: str = "-o") -> Path:
@@ -60,6 +57,12 @@ def checked_output(path: Path, inputs: Iterable[Path] = (), flag: str = "-o") ->
     """
     try:
         target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            # What is still a link when all were followed leads to itself.
+            raise BadInputError(
+                f"cannot write {path}: its links lead in a circle",
+                f"remove it, or choose another with {flag}",
+            )
         mode = target.stat().st_mode if target.exists() else None
         folder = target.parent
         if mode is not None and stat.S_ISDIR(mode):

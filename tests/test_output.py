@@ -1,6 +1,8 @@
 """Output files appear whole or not at all."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,67 @@ def test_a_message_names_the_flag_that_was_given(tmp_path: Path) -> None:
     with pytest.raises(BadInputError) as caught:
         checked_output(tmp_path / "missing" / "level.lp", flag="--write-lp")
     assert caught.value.hint == "create it or choose another with --write-lp"
+
+
+def test_links_that_lead_in_a_circle_are_told_and_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.json").symlink_to("b.json")
+    (tmp_path / "b.json").symlink_to("a.json")
+    with pytest.raises(BadInputError, match="its links lead in a circle"):
+        write_text(tmp_path / "a.json", "{}")
+    assert (tmp_path / "a.json").is_symlink()
+    with pytest.raises(BadInputError, match="cannot write"):
+        write_text(tmp_path / "a.json" / "c.json", "{}")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_link_to_nothing_becomes_a_link_to_the_output(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("new.json")
+    write_text(tmp_path / "link.json", "new")
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "new.json").read_text() == "new"
+
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from placer.errors import BadInputError
+from placer.output import write_text
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    write_text(Path(sys.argv[1]), "x" * 2000)
+except BadInputError as error:
+    print(error.what)
+"""
+
+
+def test_a_file_that_cannot_grow_leaves_the_old_one(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    target.write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, target], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == f"cannot write {target}: File too large\n"
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+RACING = """
+import sys
+from pathlib import Path
+from placer.output import write_text
+for number in range(200):
+    write_text(Path(sys.argv[1]), sys.argv[2] * 50_000)
+"""
+
+
+def test_of_two_writers_one_wins_whole(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    writers = [subprocess.Popen([sys.executable, "-c", RACING, target, letter]) for letter in "ab"]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        if target.exists():
+            seen.add(target.read_text())
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert seen <= {"a" * 50_000, "b" * 50_000}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

@@ -22,14 +22,14 @@ def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
     _interrupted.clear()
     reset_detail()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Under nohup a command outlives its terminal.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
     # Python leaves a closed standard stream as None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Under nohup a command outlives its terminal.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, interrupt)
         check_nothing_empty(sys.argv[1:])
         code = app(prog_name="placer", standalone_mode=False)
         if code == INTERRUPTED:

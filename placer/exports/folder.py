@@ -3,13 +3,12 @@
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import BadInputError
-from placer.output import write_whole
+from placer.output import temporary_beside, write_whole
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,10 @@ def write_folder(
         raise BadInputError(f"cannot write {folder}: it is a file", "give a folder with -o")
     if exists:
         _check_same_runtime(folder, files)
+    # Named before it is there, so that an interrupt at any moment finds what to remove.
+    staged = temporary_beside(folder / "file" if exists else folder)
     try:
-        staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder if exists else folder.parent))
-    except OSError as error:
-        raise BadInputError(
-            f"cannot write {folder}: {error.strerror or error}",
-            "create its parent folder, or choose another with -o",
-        ) from None
-    try:
+        staged.mkdir()
         for file in files:
             file.write(staged / file.name)
         check(staged)
@@ -69,17 +64,23 @@ def write_folder(
             for name in stale:
                 (folder / name).unlink(missing_ok=True)
         else:
-            # mkdtemp makes folders private; an output is as readable as the user's umask allows.
-            umask = os.umask(0)
-            os.umask(umask)
-            staged.chmod(0o777 & ~umask)
             os.rename(staged, folder)
     except OSError as error:
         raise BadInputError(
-            f"cannot write {folder}: {error.strerror or error}", "free some space or choose another with -o"
+            f"cannot write {folder}: {error.strerror or error}",
+            "create its parent folder, free some space, or choose another with -o",
         ) from None
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        _remove(staged)
+
+
+def _remove(folder: Path) -> None:
+    """Remove ``folder`` and what is in it, also when an interrupt comes meanwhile."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 _STARTS = re.compile(rb"^# Starts (.*\(written by placer)", re.MULTILINE)
