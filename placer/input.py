@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.file_kind import WRITTEN_BY, file_kind
 
 
 def checked_input(path: Path, *, what: str, cure: str, regular: bool = True) -> Path:
@@ -15,7 +16,7 @@ def checked_input(path: Path, *, what: str, cure: str, regular: bool = True) -> 
     Raises
     ------
     BadInputError
-        When it is missing, a directory, not readable, or no regular file.
+        When it is missing, a directory, not readable, no regular file, or a file of ours of another kind.
     """
     path = Path(path)
     try:
@@ -30,4 +31,7 @@ def checked_input(path: Path, *, what: str, cure: str, regular: bool = True) -> 
         raise BadInputError(f"{path} is no regular file, where a {what} is expected", cure)
     if not os.access(path, os.R_OK):
         raise BadInputError(f"cannot read {what} {path}: no permission", "change its permissions")
+    kind = file_kind(path) if what in WRITTEN_BY else None
+    if kind not in (None, what):
+        raise BadInputError(f"{path} is a {kind}, where a {what} is expected", WRITTEN_BY[what])
     return path

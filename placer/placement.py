@@ -14,6 +14,7 @@ from placer.contradiction import contradictions
 from placer.document import read_document
 from placer.dynamic_section import DynamicSection
 from placer.errors import BadInputError
+from placer.file_kind import WRITTEN_BY
 from placer.output import write_text
 from placer.placement_sections import (
     CpuMethod,
@@ -182,7 +183,7 @@ def read_placement(path: Path) -> PlacementDocument:
     BadInputError
         When the file is unreadable or not JSON, of an unknown major version, or invalid; names the field.
     """
-    document = read_document(path, what="placement", cure="give a file that 'placer solve' wrote")
+    document = read_document(path, what="placement", cure=WRITTEN_BY["placement"])
     if "schema" not in document:
         raise BadInputError(
             f"placement {path} is none: it holds no field schema", "give a file that 'placer solve' wrote"

@@ -19,6 +19,7 @@ _UNITS = {
     "GIB": 2**30,
     "TIB": 2**40,
 }
+_NUMBER = re.compile(r"^\s*([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})\s*$")
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+|%)\s*$")
 
 
@@ -37,6 +38,12 @@ def parse_size(
     takes_share = whole_bytes is not None or whole_name is not None
     share = " or 75%" if takes_share else ""
     match = _SIZE.match(text)
+    if match is None and (bare := _NUMBER.match(text)) is not None:
+        number = bare.group(1)
+        or_share = f" or {float(number):.0%}" if takes_share and float(number) <= 1 else ""
+        raise BadInputError(
+            f"{name} {text!r:.80} has no unit", f"write {number}GiB (2^30) or {number}GB (10^9){or_share}"
+        )
     if match is None:
         raise BadInputError(
             f"{name} {text!r:.80} is not a positive size with a unit",
@@ -59,7 +66,7 @@ def parse_size(
     else:
         raise BadInputError(
             f"{name} {text!r:.80} has an unknown unit {match.group(2)!r:.40}",
-            "use MiB, GiB, MB or GB" + (", or %" if takes_share else ""),
+            f"write {match.group(1)}GiB (2^30) or {match.group(1)}GB (10^9)" + share,
         )
     if not math.isfinite(size) or size < 1 or size > 2**60:
         raise BadInputError(f"{name} {text!r:.80} is not a usable size", f"write it as 72GiB, 80GB{share}")

@@ -10,6 +10,7 @@ from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from placer.document import dump_document, read_document
 from placer.errors import BadInputError
+from placer.file_kind import WRITTEN_BY
 from placer.output import write_text
 from placer.profiler.base_cost import BaseCost
 from placer.profiler.calibration import Calibration
@@ -266,7 +267,7 @@ def read_profile(path: Path) -> Profile:
     BadInputError
         When the file is unreadable, of another schema, or holds a cost model that is not usable.
     """
-    document = read_document(path, what="profile", cure="give a file that 'placer profile' wrote")
+    document = read_document(path, what="profile", cure=WRITTEN_BY["profile"])
     if "schema" not in document:
         raise BadInputError(
             f"profile {path} is none: it holds no field schema", "give a file that 'placer profile' wrote"

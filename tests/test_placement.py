@@ -79,7 +79,7 @@ def test_another_major_version_is_refused(tmp_path: Path, schema: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", ["placer.profile/1", "placer.placement/one", None, 1, ["placer.placement/1"]]
+    "schema", ["placer.placements/1", "placer.placement/one", None, 1, ["placer.placement/1"]]
 )
 def test_another_kind_of_file_is_refused(tmp_path: Path, schema: object) -> None:
     path = write_json(tmp_path / "p.json", tiny() | {"schema": schema})

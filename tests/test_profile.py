@@ -82,7 +82,7 @@ def test_so_is_one_whose_gpu_was_timed_badly() -> None:
 
 def test_the_kernels_error_is_told_and_a_profile_made_before_it_was_known_still_read(tmp_path: Path) -> None:
     # An expert of 60 kB, off by 1 % (`profiles.samples`).
-    assert "off by 1.0%; an expert takes 0.0572 MiB" in printed(profile())
+    assert "off by 1.0%; an expert takes 60,000 B" in printed(profile())
     document = profile().document()
     del document["cpu"]["output_error"]
     (tmp_path / "earlier.json").write_text(json.dumps(document))

@@ -47,6 +47,21 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
         parse_size(text, whole_bytes=GIB)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("72", "write 72GiB (2^30) or 72GB (10^9)"),
+        ("0.75", "write 0.75GiB (2^30) or 0.75GB (10^9) or 75%"),
+        ("72G", "write 72GiB (2^30) or 72GB (10^9) or 75%"),
+        ("-3GiB", "write it as 72GiB (2^30), 80GB (10^9) or 75%"),
+    ],
+)
+def test_a_size_without_a_whole_unit_is_shown_how_to_be_written(text: str, hint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_size(text, whole_bytes=GIB)
+    assert caught.value.hint == hint
+
+
 def test_a_percentage_of_nothing_is_refused() -> None:
     with pytest.raises(BadInputError, match="the GPU's memory is not known"):
         parse_size("75%", whole_name="the GPU's memory")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from placer.errors import BadInputError
+from placer.known_name import unknown_value
 
 Chosen = TypeVar("Chosen")
 
@@ -17,7 +17,7 @@ def choice(text: str, choices: Mapping[str, Chosen], flag: str) -> Chosen:
         When it is none of them.
     """
     if text not in choices:
-        raise BadInputError(f"{flag} {text!r} is not known", f"use one of: {', '.join(choices)}")
+        raise unknown_value(flag, text, choices)
     return choices[text]
 
 

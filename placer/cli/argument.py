@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from placer.errors import BadInputError
+from placer.known_name import unknown_value
 
 if TYPE_CHECKING:
     from placer.profiler.trace.known_model import KnownModel
@@ -116,7 +117,7 @@ def check_budget(budget_bytes: int, device_bytes: int, gpu_name: str, given: str
 def choice(text: str, choices: dict[str, Chosen], flag: str) -> Chosen:
     """What ``text`` stands for among ``choices``."""
     if text not in choices:
-        raise BadInputError(f"{flag} {text!r} is not known", f"use one of: {', '.join(choices)}")
+        raise unknown_value(flag, text, choices)
     return choices[text]
 
 

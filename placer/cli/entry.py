@@ -11,7 +11,8 @@ from placer.cli.application import app
 from placer.cli.argument import check_nothing_empty
 from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
 from placer.cli.terminal import fail, reset_detail, say
-from placer.errors import BadInputError, PlacerError
+from placer.cli.usage import usage_error
+from placer.errors import PlacerError
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
@@ -50,11 +51,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
     except _UsageError as error:
-        path = error.ctx.command_path if getattr(error, "ctx", None) else "placer"
         if isinstance(error, _NoArgumentsError):
             sys.stderr.write(error.format_message() + "\n")
         else:
-            fail(BadInputError(error.format_message(), f"see '{path} --help'"))
+            fail(usage_error(error, sys.argv[1:]))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         say("interrupted: no result was written")

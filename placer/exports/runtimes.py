@@ -14,6 +14,7 @@ from placer.exports.sglang_kt import export_sglang_kt
 from placer.exports.vllm import export_vllm
 from placer.exports.vllm_log import check_vllm_log
 from placer.exports.vllm_plugin import export_vllm_plugin
+from placer.known_name import unknown_value
 from placer.model.config import CONFIG_CURE
 from placer.placement import PlacementDocument, read_placement
 
@@ -38,7 +39,7 @@ def export_placement(
         When the runtime is unknown, the placement invalid, or the runtime could not run the plan exactly.
     """
     if runtime not in RUNTIMES:
-        raise BadInputError(f"--runtime {runtime!r} is not known", f"use one of: {', '.join(RUNTIMES)}")
+        raise unknown_value("--runtime", runtime, RUNTIMES)
     placement = read_placement(placement_path)
     if runtime != "sglang-kt":
         for flag, given in (("--kt-weight-path", kt_weight_path), ("--record", record)):
@@ -88,10 +89,13 @@ def prepared_runtime(runtime: str) -> str:
 
 
 def _known(runtime: str, known: tuple[str, ...], what: str) -> str:
+    if runtime not in RUNTIMES:
+        raise unknown_value("--runtime", runtime, known)
     if runtime not in known:
-        problem = "can only be exported to" if runtime in RUNTIMES else "is not known"
         names = ", ".join(known)
-        raise BadInputError(f"--runtime {runtime!r} {problem}: {what} for {names}", f"use one of: {names}")
+        raise BadInputError(
+            f"--runtime {runtime!r} can only be exported to: {what} for {names}", f"use one of: {names}"
+        )
     return runtime
 
 

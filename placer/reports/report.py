@@ -9,6 +9,7 @@ from placer.answer.serving import serving_lines
 from placer.answer.visible import all_visible
 from placer.errors import BadInputError
 from placer.evaluation import evaluate
+from placer.file_kind import WRITTEN_BY
 from placer.input import checked_input
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument, read_placement
@@ -83,7 +84,7 @@ def make_report(
         profile.
     """
     # It is read again by every export.
-    checked_input(placement_path, what="placement", cure="give a file that 'placer solve' wrote")
+    checked_input(placement_path, what="placement", cure=WRITTEN_BY["placement"])
     document = read_placement(placement_path)
     check_drawable(document.model_dump(mode="json"), f"placement {placement_path}", "solve again")
     if profile is not None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, Json, ValidationError
 from safetensors import safe_open
 
 from placer.errors import BadInputError
+from placer.file_kind import WRITTEN_BY
 from placer.input import checked_input
 from placer.output import write_whole
 from placer.profiler.trace.integrity import check_trace
@@ -108,9 +109,7 @@ def read_trace(path: Path) -> Trace:
         When the file is missing, is no safetensors file, has another schema, or its content is unsound (see
         `check_trace`).
     """
-    path = checked_input(
-        path, what="trace", cure="make one with 'placer trace import' or 'placer trace synth'"
-    )
+    path = checked_input(path, what="trace", cure=WRITTEN_BY["trace"])
     try:
         # The reader checks the header against the file's size and maps it: nothing is allocated by a claim.
         with safe_open(path, framework="np") as file:
@@ -125,7 +124,7 @@ def read_trace(path: Path) -> Trace:
     except Exception as error:  # the reader is foreign code and raises its own kinds
         raise BadInputError(
             f"{path}: not a readable trace file ({_one_line(error).removeprefix(_READER_PREFIX)})",
-            "make one with 'placer trace import' or 'placer trace synth'",
+            WRITTEN_BY["trace"],
         ) from None
     trace: Trace
     if types is _COUNT_TYPES:
@@ -142,7 +141,7 @@ def _header(metadata: dict[str, str], path: Path) -> TraceHeader:
     if name != "placer.trace":
         raise BadInputError(
             f"{path}: not a trace file (its metadata holds no schema {SCHEMA!r})",
-            "make one with 'placer trace import' or 'placer trace synth'",
+            WRITTEN_BY["trace"],
         )
     if version.split(".")[0] != "1":
         raise BadInputError(f"{path}: schema {found!r:.80}, this version reads {SCHEMA!r}", "update placer")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from placer.errors import BadInputError, MissingComponentError, PlacerError
+from placer.known_name import unknown_value
 from placer.output import checked_output, write_whole
 from placer.profiler.trace.count_sum import CountSum
 from placer.profiler.trace.dask_cluster import cluster_map
@@ -114,7 +115,7 @@ def import_files(
 def _check(request: ImportRequest) -> None:
     for flag, value, known in (("--keep", request.keep, KEEP), ("--broken", request.broken, BROKEN)):
         if value not in known:
-            raise BadInputError(f"{flag} {value!r} is not known", f"use one of: {', '.join(known)}")
+            raise unknown_value(flag, value, known)
     if request.windows < 1:
         raise BadInputError(f"--windows {request.windows}", "keep one window at least")
 

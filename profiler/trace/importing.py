@@ -6,6 +6,7 @@ from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.input import checked_input
+from placer.known_name import unknown_value
 from placer.model.spec import ModelSpec
 from placer.profiler.trace.detection import detect_format
 from placer.profiler.trace.file import read_trace
@@ -63,7 +64,7 @@ def import_known(path: Path, model: KnownModel, *, format: str = "auto", phase: 
     """`import_trace` of a `KnownModel`."""
     path = Path(path)
     if format not in ("auto", *FORMATS):
-        raise BadInputError(f"format {format!r} is not known", f"use one of: auto, {', '.join(FORMATS)}")
+        raise unknown_value("format", format, ("auto", *FORMATS))
     checked_input(
         path, what="recording", cure="give a file of a format that placer trace import --help names"
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.known_name import unknown_value
 from placer.model.spec import read_model
 from placer.profiler.trace.generation import GenerationSettings
 from placer.profiler.trace.prompt import Prompt
@@ -94,7 +95,7 @@ def record(
         raise BadInputError("nothing to record from", "give --model DIR, --server URL, or both")
     for value, known, flag in ((request.device, DEVICES, "--device"), (request.dtype, DTYPES, "--dtype")):
         if value not in known:
-            raise BadInputError(f"{flag} {value!r} is not known", f"use one of: {', '.join(known)}")
+            raise unknown_value(flag, value, known)
     # Importing torch takes seconds, which a recording from a server need not wait for.
     from placer.profiler.trace.transformers_recorder import record_with_transformers  # noqa: PLC0415
 

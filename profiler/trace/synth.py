@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.known_name import unknown_value
 from placer.profiler.trace.synth_presets import PRESETS, SynthPreset
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 
@@ -37,7 +38,7 @@ def synthesise(
     elif preset in PRESETS:
         chosen, name = PRESETS[preset], preset
     else:
-        raise BadInputError(f"preset {preset!r} is not known", f"use one of: {', '.join(PRESETS)}")
+        raise unknown_value("preset", preset, PRESETS)
     domains = max(1, min(4, requests)) if domains is None else domains
     if min(requests, output_tokens, domains) < 1 or prompt_tokens < 0:
         raise BadInputError(

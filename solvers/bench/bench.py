@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from placer.errors import BadInputError
+from placer.known_name import unknown_value
 from placer.solvers.bench.comparison import LIMITS_S, ComparisonRow, comparison
 from placer.solvers.bench.instance import Instance
 from placer.solvers.bench.records import BestKnown, best_known, recorded_highs
@@ -106,7 +107,7 @@ def bench(
     """
     unknown = [name for name in rivals if name not in RIVALS]
     if unknown:
-        raise BadInputError(f"rival {unknown[0]!r} is not known", f"use one of: {', '.join(RIVALS)}")
+        raise unknown_value("rival", unknown[0], RIVALS)
     if not 0 < limits.time_limit_s < 1e6 or not 0 <= limits.gap < 1:
         raise BadInputError(
             f"time limit {limits.time_limit_s:g} s, gap {limits.gap:g}",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placer.errors import BadInputError
+from placer.known_name import unknown_value
 from placer.solvers.bench.expert_rows import Router
 from placer.solvers.bench.instance import Instance, InstanceLevel
 from placer.solvers.problem import FixedCharge
@@ -42,7 +43,7 @@ def generated(family: str, *, seed: int = 0, size: Size | None = None) -> Instan
         When the family is not known or no instance has the size.
     """
     if family not in FAMILIES:
-        raise BadInputError(f"family {family!r} is not known", f"use one of: {', '.join(FAMILIES)}")
+        raise unknown_value("family", family, FAMILIES)
     chosen = FAMILIES[family]
     size = size or chosen.size
     if not 1 <= size.layers <= 1024 or not 16 <= size.experts <= 4096 or not 1 <= size.steps <= 4096:
