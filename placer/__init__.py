@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from placer.api.bench_growth import bench_growth
     from placer.api.bench_instances import bench_instances
     from placer.api.calibrate import calibrate
+    from placer.api.compare import compare
     from placer.api.evaluate import evaluate
     from placer.api.explain import explain
     from placer.api.export import export
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from placer.api.hardware_list import hardware_list
     from placer.api.inspect import inspect
     from placer.api.preflight import preflight
+    from placer.api.profile import profile
+    from placer.api.profile_merge import profile_merge
     from placer.api.report import report
+    from placer.api.solve import solve
     from placer.api.trace import trace
     from placer.api.trace_bench import trace_bench
     from placer.api.trace_compare import trace_compare
@@ -43,6 +47,7 @@ __all__ = [
     "bench_growth",
     "bench_instances",
     "calibrate",
+    "compare",
     "evaluate",
     "explain",
     "export",
@@ -51,7 +56,10 @@ __all__ = [
     "hardware_list",
     "inspect",
     "preflight",
+    "profile",
+    "profile_merge",
     "report",
+    "solve",
     "trace",
     "trace_bench",
     "trace_compare",

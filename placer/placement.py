@@ -159,6 +159,11 @@ class PlacementDocument(Section):
             mask[row, list(self.hot.get(str(layer), ()))] = True
         return mask
 
+    def document(self) -> dict[str, Any]:
+        """What ``solve --json`` prints: placement.json as plain values. Errors as `render_placement`."""
+        plain: dict[str, Any] = json.loads(render_placement(self))
+        return plain
+
     def check_model(self, model: "ModelSpec") -> None:
         """Raise BadInputError unless this placement was made for a model of this shape."""
         made_for = (self.model.layers, self.model.experts, self.model.top_k)

@@ -186,12 +186,11 @@ def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: 
 
 def test_bench(run: Run, tmp_path: Path) -> None:
     (path,) = placer.bench_instances(write=tmp_path, family="balanced", size="4x16x8")
-    printed = answered(run, "bench", path, "--time-limit", 5.0, "--csv", tmp_path / "rows.csv")
-    asked = placer.bench(family="balanced", size="4x16x8", time_limit=5.0)
-    for found in (placer.bench([path], time_limit=5.0), asked):
-        (row,), (known,) = found.document()["rows"], printed["rows"]
-        for field in ("objective_us", "bound_us", "sha256"):
-            assert row[field] == known[field]
+    (known,) = answered(run, "bench", path, "--time-limit", 5.0)["rows"]
+    found = placer.bench([path], time_limit=5.0, csv=tmp_path / "rows.csv")
+    (row,) = found.document()["rows"]
+    for field in ("objective_us", "bound_us", "sha256"):
+        assert row[field] == known[field]
     assert (tmp_path / "rows.csv").read_text().count("\n") == 2
 
 
@@ -242,6 +241,62 @@ def test_report(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
     assert plain(drawn.document()) == {**printed, "report": None}
 
 
+def test_profile_solve_and_compare(run: Run, tmp_path: Path) -> None:
+    """From datasheets: nothing is timed, so that both ways give the same figures."""
+    sheets = {"cpu": "epyc-9654", "gpu": "rtx-4090"}
+    named = [part for name, value in sheets.items() for part in (f"--{name}", value)]
+    printed = answered(run, "profile", "--model", EXAMPLE, *named, "-o", tmp_path / "there.json")
+    made = placer.profile(EXAMPLE, **sheets, output=tmp_path / "here.json")
+    assert plain(made.document()) | {"created": printed["created"]} == printed
+    assert json.loads((tmp_path / "here.json").read_text())["model"]["name"] == made.model.name
+
+    traffic = {"prompt_tokens": 64, "output_tokens": 16, "concurrency": 2}
+    asked = [part for name, value in traffic.items() for part in (f"--{name.replace('_', '-')}", value)]
+    given = ("--model", EXAMPLE, "--profile", tmp_path / "there.json", "--trace", "none", *asked)
+    printed = answered(
+        run, "solve", *given, "--host-memory", "64GiB", "-o", tmp_path / "there-placement.json"
+    )
+    found = placer.solve(
+        EXAMPLE,
+        trace=None,
+        profile=made,
+        host_memory=64 * 2**30,
+        output=tmp_path / "placement.json",
+        **traffic,
+    )
+    changing = {"created": printed["created"], "solver": printed["solver"]}
+    assert found.document() | {**changing, "profile_sha256": printed["profile_sha256"]} == printed
+    assert json.loads((tmp_path / "placement.json").read_text()) == found.document()
+
+    printed = answered(run, "compare", *given, "--gpus", "1")
+    compared = placer.compare(EXAMPLE, gpus=[1], profile=made, **traffic)
+    assert plain(compared.document()) == printed
+    assert compared.keeps_targets
+
+
+def test_profile_merge(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
+    path = job_reported.folder / "profile.json"
+    printed = answered(run, "profile", "merge", path, path, "-o", tmp_path / "there.json")
+    merged = placer.profile_merge(path, job_reported.profile, output=tmp_path / "here.json")
+    assert plain(merged.document()) | {"created": printed["created"]} == printed
+
+
+def test_trace_compare(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
+    folder = job_reported.folder
+    shutil.copy(folder / "config.json", tmp_path)
+    given = {"placement": job_reported.placement, "model": tmp_path, "profile": folder / "profile.json"}
+    trace = folder / "trace.safetensors"
+    options = [part for name, path in given.items() for part in (f"--{name}", path)]
+    code, out, _ = run("trace", "compare", trace, trace, *options, "--time-limit", 0.1, "--json")
+    assert code in (0, 1)
+    printed = json.loads(out)
+    found = plain(placer.trace_compare(trace, job_reported.trace, time_limit=0.1, **given).document())
+    assert set(found) == set(printed)
+    # How far a solve comes in a tenth of a second is not the same twice.
+    for field in ("plan_on_a", "plan_on_b", "drift_ms", "hot_total", "settings", "worth", "notes"):
+        assert found[field] == printed[field]
+
+
 # --- the same errors ---------------------------------------------------------------------------------------
 
 
@@ -256,6 +311,16 @@ def test_report(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
         (lambda: placer.trace_info(EXAMPLE), "is a directory"),
         (placer.trace_synth, "from a preset or by Zipf's law"),
         (lambda: placer.trace_synth("olmoe", seed=-1), "--seed is -1"),
+        (
+            lambda: placer.profile(EXAMPLE, cpu="epyc-9654", gpu="rtx-4090", quick=True),
+            "--quick would change",
+        ),
+        (lambda: placer.profile(EXAMPLE, cores=4), "none is named"),
+        (lambda: placer.compare(EXAMPLE), "compare needs a CPU"),
+        (
+            lambda: placer.solve(EXAMPLE, trace=None, profile="p", mix={"code": 2.0}),
+            "shares of --mix sum to 2",
+        ),
         (lambda: placer.export_check("placement.json"), "nothing to check"),
     ],
 )

@@ -9,6 +9,7 @@ from placer.api.routing import Routing, routing
 from placer.model.spec import ModelSpec, read_model
 from placer.placement import PlacementDocument, read_placement
 from placer.profiler.profile import Profile, read_profile
+from placer.profiler.trace.mix import check_shares
 
 
 def evaluate(
@@ -27,9 +28,12 @@ def evaluate(
     Raises
     ------
     BadInputError
-        When trace, profile or placement belong to another model, or the trace lacks a domain of ``mix``.
+        When trace, profile or placement belong to another model, the trace lacks a domain of ``mix``, or its shares
+        do not sum to 1.
     """
     check_seed(seed)
+    if mix:
+        check_shares(mix)
     return evaluation.evaluate(
         opened(placement, (PlacementDocument,), read_placement),
         opened(model, (ModelSpec,), read_model),

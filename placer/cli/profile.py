@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from placer.cli.application import profile_app
-from placer.cli.argument import choice, given_flags, refuse_flags
+from placer.cli.argument import given_flags
 from placer.cli.cpu import (
     ClockOption,
     CoresOption,
@@ -15,18 +15,12 @@ from placer.cli.cpu import (
     MemoryChannelsOption,
     MemoryMtsOption,
     TurboOffOption,
-    named_cpu,
 )
-from placer.cli.interruption import stop_if_interrupted
 from placer.cli.option import GpuOption, JsonOption, SeedOption, TpOption
 from placer.cli.progress import ProgressBar
 from placer.cli.terminal import add, print_json, say, show
 from placer.errors import BadInputError
 from placer.output import checked_output
-
-_CPU_TIMING = ("trace", "cpu_kernel", "sweep_threads", "points")
-_TIMING = (*_CPU_TIMING, "quick", "max_seconds", "keep_samples", "seed")
-"""Options that say how this machine is timed: its CPU, and anything."""
 
 
 @profile_app.callback()
@@ -88,58 +82,40 @@ def profile(
             )
         return
     from placer.answer.profile import profile_answer
-    from placer.cpu_datasheet import CpuAdjustment
-    from placer.host import CPU_FORMATS
-    from placer.model.spec import read_model
-    from placer.points import write_points
-    from placer.profiler.profile import write_profile
-    from placer.profiler.profiling import FULL_SECONDS, QUICK_SECONDS, ProfileRequest, profile_model
-    from placer.profiler.trace.file import read_trace
+    from placer.api.profile import profile as profile_machine
 
     if model is None:
         raise BadInputError("profile needs a model", "add --model DIR (see 'placer profile --help')")
-    if quick and max_seconds is not None:
-        raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
-    if cpu_method is not None:
-        cpu_method = choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method")
-    adjustment = CpuAdjustment(cores, clock, turbo_off, memory_channels, memory_mts)
-    sheet = named_cpu(cpu, adjustment)
-    if sheet is not None:
-        refuse_flags(
-            context,
-            _CPU_TIMING if gpu is None or gpu_kernel is not None else _TIMING,
-            "--cpu NAME is a datasheet, and no CPU is timed",
-            "leave it out, or leave --cpu out to time this machine; --cpu-method names the kernel of a datasheet",
-        )
-    spec = read_model(model)
-    inputs = [] if trace is None else [trace]
-    checked_output(output, inputs)
-    if points is not None:
-        checked_output(points, [*inputs, output], "--points")
-    request = ProfileRequest(
-        tp=tp,
-        cpu_kernel=cpu_kernel,
-        cpu=sheet,
-        cpu_method=cpu_method,
-        gpu_kernel=gpu_kernel,
-        gpu_name=gpu,
-        threads=threads,
-        sweep_threads=sweep_threads,
-        max_seconds=max_seconds if max_seconds is not None else QUICK_SECONDS if quick else FULL_SECONDS,
-        seed=seed,
-        keep_samples=keep_samples,
-    )
     try:
         with ProgressBar() as bar:
-            result = profile_model(spec, None if trace is None else read_trace(trace), request, progress=bar)
-        stop_if_interrupted()
+            result = profile_machine(
+                model,
+                trace=trace,
+                cpu_kernel=cpu_kernel,
+                gpu_kernel=gpu_kernel,
+                gpu=gpu,
+                cpu=cpu,
+                cpu_method=cpu_method,
+                cores=cores,
+                clock=clock,
+                turbo_off=turbo_off,
+                memory_channels=memory_channels,
+                memory_mts=memory_mts,
+                tp=tp,
+                threads=threads,
+                sweep_threads=sweep_threads,
+                quick=quick,
+                max_seconds=max_seconds,
+                keep_samples=keep_samples,
+                points=points,
+                seed=seed,
+                output=output,
+                progress=bar,
+            )
     except KeyboardInterrupt:
         if keep_samples is not None:
             say(f"samples so far are in {keep_samples}: the same command goes on from there")
         raise
-    write_profile(result, output)
-    if points is not None:
-        write_points(result, points)
     if json_output:
         print_json(result.document())
     else:
@@ -155,13 +131,12 @@ def profile_merge(
 ) -> None:
     """Put the CPU's side of one profile beside the GPU's side of another."""
     from placer.answer.profile import profile_answer
-    from placer.profiler.merged_profile import merge_profiles
-    from placer.profiler.profile import read_profile, write_profile
+    from placer.api.profile_merge import profile_merge as merge_profiles
+    from placer.profiler.profile import read_profile
 
     sides = {path: read_profile(path) for path in (cpu, gpu)}
-    result = merge_profiles(sides[cpu], sides[gpu])
     checked_output(output, [cpu, gpu])
-    write_profile(result, output)
+    result = merge_profiles(sides[cpu], sides[gpu], output=output)
     if sides[cpu].cpu_by_datasheet and not sides[gpu].cpu_by_datasheet:
         add(f"note: the CPU of {gpu} was timed, that of {cpu} is a datasheet: is the order meant?")
     for path, side in sides.items():

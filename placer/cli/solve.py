@@ -1,14 +1,12 @@
 """`placer solve`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from placer.cli.application import app
-from placer.cli.argument import check_budget, choice, count_or_auto, pins_of, prefill_side, solver_seconds
-from placer.cli.interruption import stop_if_interrupted
+from placer.cli.argument import count_or_auto, pins_of
 from placer.cli.option import (
     ArrivalsOption,
     DeferredExpertsOption,
@@ -30,8 +28,6 @@ from placer.cli.option import (
 )
 from placer.cli.progress import ProgressBar
 from placer.cli.terminal import print_json, show
-from placer.cli.traffic import workload
-from placer.output import checked_output
 
 
 @app.command()
@@ -125,89 +121,58 @@ def solve(
 ) -> None:
     """Decide hot experts and KV together, with a proven gap."""
     from placer.answer.placement import placement_answer
-    from placer.hbm import given_loss_bytes
-    from placer.model.spec import read_model
-    from placer.objective import Objective
-    from placer.placement import write_placement
-    from placer.planning import plan
-    from placer.profiler.profile import read_profile
-    from placer.profiler.profile_use import ProfileUse
-    from placer.profiler.serving.server import Scheduler
-    from placer.profiler.trace.file import read_trace
+    from placer.api.solve import solve as solve_placement
     from placer.profiler.trace.mix import parse_mix
-    from placer.robust import Criterion
-    from placer.runtime_behaviour import RuntimeBehaviour
-    from placer.solve_request import SolveRequest
-    from placer.units import parse_size
 
-    spec = read_model(model)
-    measured = read_profile(profile)
-    budget = parse_size(hbm_budget, whole_bytes=measured.gpu.usable_bytes, name="--hbm-budget")
-    cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
-    check_budget(budget, measured.gpu.usable_bytes, measured.gpu.name, hbm_budget, cure)
-    free = None if gpu_free is None else parse_size(gpu_free, name="--gpu-free")
-    given = [Path(trace), profile, *([] if arrivals is None else [arrivals])]
-    checked_output(output, given)
-    if write_lp is not None:
-        checked_output(write_lp, [*given, output], "--write-lp")
-    request = SolveRequest(
-        workload=workload(
-            prompt_tokens,
-            output_tokens,
-            concurrency,
+    with ProgressBar() as bar:
+        document = solve_placement(
+            model,
+            trace=None if trace == "none" else trace,
+            profile=profile,
+            hbm_budget=hbm_budget,
+            tp=tp,
+            concurrency=concurrency,
+            max_running=count_or_auto(max_running, "--max-running"),
+            min_kv_tokens=min_kv_tokens,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
             slo_tpot=slo_tpot,
             slo_ttft=slo_ttft,
+            kv_dtype=kv_dtype,
+            solver=solver,
+            gap=gap,
+            time_limit=time_limit,
+            prove=prove,
+            prefill_from=prefill_from,
+            chunk=count_or_auto(chunk, "--chunk"),
+            min_hot=min_hot,
+            gpu_free=gpu_free,
+            speculative=speculative,
+            host_memory=host_memory,
+            threads=threads,
+            cpu_method=cpu_method,
+            force_profile=force_profile,
+            seed=seed,
+            pin=pins_of(pin or []),
+            min_hot_per_layer=min_hot_per_layer,
+            max_hot_per_layer=max_hot_per_layer,
+            frontier=frontier,
+            what_if=what_if,
+            write_lp=write_lp,
+            mix=None if mix is None else parse_mix(mix),
+            robust=robust,
+            objective=objective,
             rate=rate,
             arrivals=arrivals,
             length_variation=length_variation,
             prefix_hit=prefix_hit,
-        ),
-        budget_bytes=budget,
-        tp=tp,
-        max_running=count_or_auto(max_running, "--max-running"),
-        min_kv_tokens=min_kv_tokens,
-        kv_dtypes=choice(
-            kv_dtype, {"bf16": ("bf16",), "fp8": ("fp8",), "auto": ("bf16", "fp8")}, "--kv-dtype"
-        ),
-        solver=choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
-        gap=gap,
-        time_limit_s=solver_seconds(time_limit, prove),
-        prove=prove,
-        seed=seed,
-        prefill_from=prefill_side(prefill_from),
-        chunk_tokens=count_or_auto(chunk, "--chunk"),
-        min_hot_per_layer=min_hot,
-        speculative=speculative,
-        loss_bytes=given_loss_bytes(device_bytes=measured.gpu.usable_bytes, gpu_free_bytes=free),
-        device_bytes=measured.gpu.usable_bytes,
-        pins=pins_of(pin or []),
-        least_hot=min_hot_per_layer,
-        most_hot=max_hot_per_layer,
-        frontier=frontier,
-        lp_path=write_lp,
-        mix={} if mix is None else parse_mix(mix),
-        robust=None
-        if robust is None
-        else choice(robust, {each.value: each for each in Criterion}, "--robust"),
-        objective=choice(objective, {each.value: each for each in Objective}, "--objective"),
-        scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
-        behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
-    )
-    memory = None if host_memory is None else parse_size(host_memory, name="--host-memory")
-    with ProgressBar() as bar:
-        document = plan(
-            spec,
-            None if trace == "none" else read_trace(Path(trace)),
-            measured,
-            request,
-            host_memory_bytes=memory,
-            use=ProfileUse(threads, cpu_method, force_profile),
-            what_if=what_if,
+            scheduler=scheduler,
+            deferred_experts=deferred_experts,
+            skip_idle_cold=skip_idle_cold,
+            output=output,
             progress=bar,
         )
-    stop_if_interrupted()
-    write_placement(document, output)
     if json_output:
-        print_json(json.loads(output.read_text(encoding="utf-8")))
+        print_json(document.document())
     else:
         show(placement_answer(document, str(output)))

@@ -43,20 +43,26 @@ def parse_mix(text: str) -> dict[str, float]:
             raise BadInputError(f"--mix {text!r:.80} names no domain before '={share}'", _CURE)
         if name in mix:
             raise BadInputError(f"--mix names domain {name!r:.60} twice", "name each domain once")
-        if not 0 < value < math.inf:
-            raise BadInputError(
-                f"--mix gives domain {name!r:.60} the share {share:.20}",
-                "give shares above 0, and leave out domains that are not served",
-            )
         mix[name] = value
     if waiting or not mix:
         raise BadInputError(f"--mix {(waiting or text)!r:.80} is not DOMAIN=SHARE", _CURE)
+    check_shares(mix)
+    return mix
+
+
+def check_shares(mix: Mapping[str, float]) -> None:
+    """Raise BadInputError unless all shares of ``mix`` lie above 0 and sum to 1."""
+    for name, share in mix.items():
+        if not 0 < share < math.inf:
+            raise BadInputError(
+                f"--mix gives domain {name!r:.60} the share {share:g}",
+                "give shares above 0, and leave out domains that are not served",
+            )
     if abs(sum(mix.values()) - 1.0) > _ROUNDING:
         raise BadInputError(
             f"the shares of --mix sum to {sum(mix.values()):g}",
             "give shares that sum to 1, such as 0.7 and 0.3",
         )
-    return mix
 
 
 _CURE = "for example: --mix code=0.7,chat=0.3"

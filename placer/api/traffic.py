@@ -1,10 +1,10 @@
-"""Traffic as commands take it: options to a workload."""
+"""Traffic as functions take it, as a workload."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from placer.workload import Workload
+from placer.api.opened import Source
+from placer.arrivals import read_arrivals
+from placer.workload import Workload
 
 
 def workload(
@@ -15,15 +15,12 @@ def workload(
     slo_tpot: float | None,
     slo_ttft: float | None,
     rate: float | None,
-    arrivals: Path | None,
+    arrivals: Source | None,
     length_variation: float,
     prefix_hit: float,
-) -> "Workload":
-    """The workload of the options; lengths in ``arrivals`` take the place of the mean lengths."""
-    from placer.arrivals import read_arrivals
-    from placer.workload import Workload
-
-    given = None if arrivals is None else read_arrivals(arrivals)
+) -> Workload:
+    """The workload of these parameters; lengths in ``arrivals`` take the place of the mean lengths."""
+    given = None if arrivals is None else read_arrivals(Path(arrivals))
     if given is not None and given.mean_lengths is not None:
         prompt_tokens, output_tokens = given.mean_lengths
     return Workload(

@@ -1,0 +1,162 @@
+"""`placer.compare`: which way to run a model, on how many GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.api.budget import hbm_budget_bytes
+from placer.api.choice import choice
+from placer.api.choice import kv_dtype as known_kv_dtype
+from placer.api.cpu import named_cpu
+from placer.api.number import check_seed
+from placer.api.opened import Source, opened
+from placer.api.progress import Progress, silent
+from placer.api.routing import Routing, routing
+from placer.api.size import Size, size_bytes
+from placer.api.traffic import workload
+from placer.api.unused import refuse_unused
+from placer.cpu_datasheet import CpuDatasheet
+from placer.errors import BadInputError
+from placer.host import CPU_FORMATS
+from placer.kv_pool import holds_kv_dtype
+from placer.model.kv import KV_DTYPES
+from placer.model.spec import ModelSpec, read_model
+from placer.modes.comparison import Comparison
+from placer.modes.comparison import compare as compare_ways
+from placer.modes.document import comparison_document
+from placer.modes.hardware import ComparedHardware, datasheet_hardware, profiled_hardware
+from placer.modes.request import CompareRequest
+from placer.profiler.profile import Profile, read_profile
+from placer.profiler.serving.server import Scheduler
+from placer.runtime_behaviour import RuntimeBehaviour
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Every way of running a model, in rows, and the one that wins."""
+
+    comparison: Comparison
+
+    @property
+    def keeps_targets(self) -> bool:
+        """Whether any way fits and keeps the targets."""
+        return self.comparison.best is not None
+
+    def document(self) -> dict[str, Any]:
+        """What ``compare --json`` prints."""
+        return comparison_document(self.comparison)
+
+
+def compare(
+    model: ModelSpec | Source,
+    *,
+    gpus: Sequence[int] = (1, 2, 4, 8),
+    gpu: str | None = None,
+    cpu: str | None = None,
+    cpu_method: str | None = None,
+    cores: int | None = None,
+    clock: float | None = None,
+    turbo_off: bool = False,
+    memory_channels: int | None = None,
+    memory_mts: int | None = None,
+    profile: Profile | Source | None = None,
+    trace: Routing | None = None,
+    prompt_tokens: int = 1024,
+    output_tokens: int = 512,
+    concurrency: int = 16,
+    kv_tokens: int = 0,
+    slo_tpot: float | None = None,
+    slo_ttft: float | None = None,
+    kv_dtype: str | None = None,
+    hbm_budget: Size = "100%",
+    rate: float | None = None,
+    arrivals: Source | None = None,
+    length_variation: float = 0.0,
+    prefix_hit: float = 0.0,
+    scheduler: str = "sglang",
+    deferred_experts: int = 0,
+    skip_idle_cold: bool = False,
+    host_memory: Size | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Compared:
+    """GPU-only, streamed experts or hot/cold: every way to run ``model`` on these numbers of ``gpus``.
+
+    The hardware is ``cpu`` and ``gpu`` by datasheet, or ``profile``; ``trace`` None is uniform routing.
+
+    Raises
+    ------
+    BadInputError
+        When no CPU is given, a name is not known, or trace or profile belong to another model.
+    """
+    check_seed(seed)
+    spec = opened(model, (ModelSpec,), read_model)
+    sheet = named_cpu(
+        cpu,
+        cores=cores,
+        clock=clock,
+        turbo_off=turbo_off,
+        memory_channels=memory_channels,
+        memory_mts=memory_mts,
+    )
+    hardware = _hardware(spec, sheet, gpu, cpu_method, profile)
+    usable, memory = hardware.usable_bytes, hardware.profile.host_memory_bytes
+    budget = hbm_budget_bytes(
+        hbm_budget, usable, hardware.gpu.name, "lower it, or name the GPU that you mean (--gpu NAME)"
+    )
+    if kv_dtype is None:
+        kv_dtype = next(name for name in KV_DTYPES if holds_kv_dtype(spec, name))
+    request = CompareRequest(
+        workload=workload(
+            prompt_tokens,
+            output_tokens,
+            concurrency,
+            slo_tpot=slo_tpot,
+            slo_ttft=slo_ttft,
+            rate=rate,
+            arrivals=arrivals,
+            length_variation=length_variation,
+            prefix_hit=prefix_hit,
+        ),
+        gpus=tuple(sorted(set(gpus))),
+        budget_bytes=budget,
+        device_bytes=usable,
+        kv_tokens=kv_tokens,
+        kv_dtype=known_kv_dtype(kv_dtype),
+        host_memory_bytes=memory if host_memory is None else size_bytes(host_memory, "--host-memory"),
+        seed=seed,
+        scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
+        behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
+    )
+    return Compared(
+        compare_ways(spec, hardware, None if trace is None else routing(trace), request, progress)
+    )
+
+
+def _hardware(
+    model: ModelSpec,
+    cpu: CpuDatasheet | None,
+    gpu: str | None,
+    cpu_method: str | None,
+    profile: Profile | Source | None,
+) -> ComparedHardware:
+    """Both datasheets, or the profile with its GPU replaced by the one that is named."""
+    if cpu is not None:
+        if gpu is None or profile is not None:
+            raise BadInputError(
+                "--cpu NAME takes datasheets: it goes with --gpu NAME, and without --profile",
+                "add --gpu NAME (placer hardware --list), or give --profile FILE alone",
+            )
+        known = {name: name for name in CPU_FORMATS}
+        method = None if cpu_method is None else choice(cpu_method, known, "--cpu-method")
+        return datasheet_hardware(model, cpu, gpu, method)
+    if profile is None:
+        raise BadInputError(
+            "compare needs a CPU", "add --cpu NAME (placer hardware --list) or --profile FILE"
+        )
+    refuse_unused(
+        {"--cpu-method": cpu_method is not None},
+        "--profile FILE holds the CPU and the method that it was made with",
+        "leave it out, or make a profile with that method (placer profile)",
+    )
+    return profiled_hardware(model, opened(profile, (Profile,), read_profile), gpu)
