@@ -458,7 +458,7 @@ def test_an_interrupt_exits_130(job: Path, run: Run, tmp_path: Path, monkeypatch
     def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("placer.planning.plan", interrupted)
+    monkeypatch.setattr("placer.api.solve.plan", interrupted)
     code, _, err = run(*solve_arguments(job, tmp_path / "placement.json"))
     assert code == 130
     assert "no result was written" in err

@@ -21,7 +21,7 @@ def profile(
     model: ModelSpec | Source,
     *,
     trace: Routing | None = None,
-    cpu_kernel: str = AUTO,
+    cpu_kernel: str | None = None,
     gpu_kernel: str | None = None,
     gpu: str | None = None,
     cpu: str | None = None,
@@ -73,7 +73,7 @@ def profile(
         refuse_unused(
             {
                 "--trace": trace is not None,
-                "--cpu-kernel": cpu_kernel != AUTO,
+                "--cpu-kernel": cpu_kernel is not None,
                 "--sweep-threads": sweep_threads,
                 "--points": points is not None,
                 "--quick": quick and not times_gpu,
@@ -92,7 +92,7 @@ def profile(
         checked_output(points_path, [*inputs, *paths_of(output)], "--points")
     request = ProfileRequest(
         tp=tp,
-        cpu_kernel=cpu_kernel,
+        cpu_kernel=cpu_kernel or AUTO,
         cpu=sheet,
         cpu_method=cpu_method,
         gpu_kernel=gpu_kernel,

@@ -33,11 +33,12 @@ def profile(
         Path | None, typer.Option("--trace", help="Trace whose held-out steps test the fit.")
     ] = None,
     cpu_kernel: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--cpu-kernel", help="auto, kt (RAWINT4), kt-amxint4, kt-amxint8, kt-llamafile or torch."
+            "--cpu-kernel",
+            help="auto (default), kt (RAWINT4), kt-amxint4, kt-amxint8, kt-llamafile or torch.",
         ),
-    ] = "auto",
+    ] = None,
     gpu_kernel: Annotated[
         str | None,
         typer.Option("--gpu-kernel", help="Time this GPU: auto, sglang, vllm, deep_gemm, triton or torch."),
