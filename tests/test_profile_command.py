@@ -27,7 +27,7 @@ def test_a_profile_with_its_table_and_its_samples(run: Run, tmp_path: Path) -> N
     options = ["profile", "--model", tmp_path / "model", "--gpu", "h200", "--cpu-kernel", "torch"]
     options += ["--threads", 1, "--max-seconds", 5, "--keep-samples", tmp_path / "samples"]
     output, table = tmp_path / "profile.json", tmp_path / "points.csv"
-    code, out, err = run(*options, "-o", output, "--points", table, "--json")
+    code, out, err = run(*options, "-o", output, "--points", table, "--json", "-q")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert document["cpu"]["report"]["sizes"]

@@ -53,11 +53,11 @@ class ProgressLines:
         self._start_s = self._last_s = start_s
 
     def due(self, text: str, share: float, now_s: float) -> str | None:
-        """A line if one is due at ``now_s``, with the time left where the ``share`` done tells."""
-        if now_s - self._last_s < _SECONDS_BETWEEN_LINES:
+        """A line if one is due at ``now_s`` and work is left, with the time left where the ``share`` done tells."""
+        if share >= 1.0 or now_s - self._last_s < _SECONDS_BETWEEN_LINES:
             return None
         self._last_s = now_s
-        if not 0.0 < share <= 1.0:
+        if share <= 0.0:
             return f"{text} ..."
         left_s = (now_s - self._start_s) * (1.0 / share - 1.0)
         return f"{text}: {share:.0%} done, about {_time_left(left_s)} left"
