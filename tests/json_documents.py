@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -32,7 +33,7 @@ def schema_name(arguments: Sequence[str]) -> str:
 def check_document(arguments: Sequence[str], text: str) -> None:
     """Fail unless ``text``, printed for ``arguments``, is one document of its schema, its nulls explained."""
     name = schema_name(arguments)
-    document, rules = json.loads(text, parse_constant=_not_finite), closed(schema(name))
+    document, rules = json.loads(text, parse_constant=_not_finite), rules_of(name)
     faults = [
         f"{fault.json_path}: {fault.message}" for fault in Draft202012Validator(rules).iter_errors(document)
     ]
@@ -40,6 +41,13 @@ def check_document(arguments: Sequence[str], text: str) -> None:
     if name not in FILES.values():
         silent = list(unexplained(document, rules, rules))
         assert not silent, f"{name}: null without a reason in null_reasons or in the schema: {silent[:5]}"
+
+
+@cache
+def rules_of(name: str) -> dict[str, Any]:
+    """The schema ``name``, closed."""
+    rules: dict[str, Any] = closed(schema(name))
+    return rules
 
 
 def closed(rules: Any) -> Any:

@@ -1,8 +1,11 @@
 """How time grows: a fit that finds known exponents, its error, and a sweep of real solves."""
 
+import json
+from dataclasses import asdict
 from itertools import product
 
 import pytest
+from json_documents import check_document
 
 from placer.answer.console import print_answer
 from placer.answer.growth import growth_answer
@@ -28,6 +31,7 @@ def test_an_exact_power_law_is_found() -> None:
     assert [one.value for one in result.exponents] == pytest.approx([1.0, 1.5, 0.5])
     assert [one.error for one in result.exponents] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
     assert result.spread == pytest.approx(1.0)
+    check_document(["bench", "--growth"], json.dumps({"growth": [asdict(result)]}))
 
 
 def test_scatter_becomes_error() -> None:

@@ -6,8 +6,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from json_documents import rules_of
+from jsonschema import Draft202012Validator
 from kt_export import CONFIG, plan, script
 
 from placer.exports.sglang_kt import export_sglang_kt
@@ -67,6 +70,13 @@ def measure(bench: Path, *words: str, **environment: str) -> "subprocess.Complet
     return script(bench, "benchmark.sh", *words, **given | environment)
 
 
+def summary_of(bench: Path) -> dict[str, Any]:
+    """summary.json, which keeps its schema."""
+    summary: dict[str, Any] = json.loads((bench / "results" / "summary.json").read_text())
+    Draft202012Validator(rules_of("benchmark")).validate(summary)
+    return summary
+
+
 def test_the_benchmark_measures_plan_and_baseline_with_the_same_requests(bench: Path) -> None:
     done = measure(bench)
     assert done.returncode == 0, done.stderr
@@ -95,7 +105,7 @@ def test_the_benchmark_measures_plan_and_baseline_with_the_same_requests(bench: 
         "--random-output-len 128",
     ):
         assert words_ in text
-    summary = json.loads((bench / "results" / "summary.json").read_text())
+    summary = summary_of(bench)
     figures = summary["sides"]["plan"]["figures"]["output_throughput"]
     assert (figures["mean"], figures["stdev"], figures["runs"]) == (202, 1, [201, 202, 203])
     ratio = summary["ratio"]["output_throughput"]
@@ -156,7 +166,7 @@ def test_runs_are_never_mixed_with_those_of_an_earlier_benchmark(bench: Path) ->
     assert len((bench / "results" / "plan.jsonl").read_text().splitlines()) == 3
     # The other side may follow, into the same summary.
     assert measure(bench, "baseline", **running).returncode == 0
-    assert set(json.loads((bench / "results" / "summary.json").read_text())["sides"]) == {"plan", "baseline"}
+    assert set(summary_of(bench)["sides"]) == {"plan", "baseline"}
 
 
 def test_one_token_an_answer_leaves_no_ratio_of_times_between_tokens(bench: Path) -> None:
@@ -165,7 +175,7 @@ def test_one_token_an_answer_leaves_no_ratio_of_times_between_tokens(bench: Path
         CLIENT.replace("with open", "line |= {'mean_tpot_ms': 0.0, 'p99_tpot_ms': 0.0}\nwith open")
     )
     assert measure(bench).returncode == 0
-    ratio = json.loads((bench / "results" / "summary.json").read_text())["ratio"]
+    ratio = summary_of(bench)["ratio"]
     assert set(ratio) == {"output_throughput", "mean_ttft_ms", "p99_ttft_ms"}
 
 

@@ -24,7 +24,7 @@ from placer.schemas.derived import derived_schemas
 from placer.schemas.schema import schema, schema_names
 
 EXAMPLE = Path(placer.__file__).parents[1] / "examples/tiny-moe"
-OF_FILES = {"placement", "profile", "trace"}
+OF_FILES = {"placement", "profile", "trace", "benchmark"}
 
 
 def commands_with_json() -> Iterator[list[str]]:
@@ -130,10 +130,6 @@ def test_a_document_with_another_field_type_or_silent_null_is_noticed(run: Run) 
 # Commands whose documents no other test asks for.
 
 
-def test_hardware_keeps_its_schema(run: Run) -> None:
-    assert run("hardware", "--json")[0] == 0
-
-
 def test_traces_and_benchmarks_keep_their_schemas(run: Run) -> None:
     assert run("trace", "info", EXAMPLE / "traces/trace.safetensors", "--json")[0] == 0
     assert run("trace", "bench", "--ids", 100_000, "--json")[0] == 0
@@ -144,7 +140,8 @@ def test_traces_and_benchmarks_keep_their_schemas(run: Run) -> None:
 def test_what_is_asked_of_a_placement_keeps_its_schema(
     job_reported: ReportedJob, run: Run, tmp_path: Path
 ) -> None:
-    placement = job_reported.placement
+    placement, profile = job_reported.placement, job_reported.folder / "profile.json"
+    assert run("hardware", "--profile", profile, "--json")[0] == 0
     assert run("explain", placement, "--layer", job_reported.model.moe_layers[0], "--json")[0] == 0
     assert run("export", placement, "--runtime", "llama.cpp", "-o", tmp_path / "export", "--json")[0] == 0
 
