@@ -130,8 +130,7 @@ def test_a_document_with_another_field_type_or_silent_null_is_noticed(run: Run) 
 # Commands whose documents no other test asks for.
 
 
-def test_traces_and_benchmarks_keep_their_schemas(run: Run) -> None:
-    assert run("trace", "info", EXAMPLE / "traces/trace.safetensors", "--json")[0] == 0
+def test_benchmarks_keep_their_schemas(run: Run) -> None:
     assert run("trace", "bench", "--ids", 100_000, "--json")[0] == 0
     small = ("--family", "balanced", "--size", "1x16x2", "--time-limit", 1)
     assert run("bench", *small, "--json")[0] == 0

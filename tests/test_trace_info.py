@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from json_documents import check_document
 from numpy.typing import NDArray
 from shared_data import SHARED_DATA, needs_shared_data
 from small_traces import count_trace, count_traces, token_trace, token_traces
@@ -43,7 +44,8 @@ def test_the_document_holds_the_contract_and_only_finite_numbers() -> None:
     for one in (trace, count_trace([[[2, 1, 1, 0]]], top_k=2)):
         document = trace_info(one)
         assert set(document) >= CONTRACT
-        assert json.loads(json.dumps(document, allow_nan=False)) == document
+        check_document(["trace", "info"], json.dumps(document, allow_nan=False))
+        assert json.loads(json.dumps(document)) == document
         assert set(document["coverage"]) == set(document["uniform_null"]) == {"25", "50", "60"}
         assert set(document["distinct_experts"]) == {"1", "8", "64"}
         assert all(document["null_reasons"][name] for name in document if document[name] is None)
@@ -67,7 +69,8 @@ def test_any_sound_trace_is_judged_in_finite_numbers_with_a_reason_for_every_nul
     for phase in Phase if isinstance(trace, TokenTrace) else ():
         assume(not (trace.phase == phase).any() or selection_counts(trace, phase).any(axis=1).all())
     document = trace_info(trace)
-    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    check_document(["trace", "info"], json.dumps(document, allow_nan=False))
+    assert json.loads(json.dumps(document)) == document
     assert all(document["null_reasons"][path] for path in nulls(document))
     assert document["verdict"] == "too small" or document["kind"] == "counts"
 
@@ -110,6 +113,7 @@ def test_gpt_oss_shows_its_published_skew_and_locality() -> None:
     trace = import_trace(SHARED_DATA / "traces" / "gptoss20b_tokens.npz")
     assert isinstance(trace, TokenTrace)
     document = trace_info(trace)
+    check_document(["trace", "info"], json.dumps(document, allow_nan=False))
     assert document["coverage"] == pytest.approx({"25": 0.495, "50": 0.793, "60": 0.869}, abs=0.005)
     assert document["gini"] == pytest.approx(0.397, abs=0.005)
     assert document["lag1_reuse"] == pytest.approx(0.437, abs=0.004)
