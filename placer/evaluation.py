@@ -14,6 +14,7 @@ from placer.interval import Interval
 from placer.level_cost import LevelCosts
 from placer.matching import check_matching
 from placer.model.spec import ModelSpec
+from placer.open_loop import open_loop_sentence
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_behaviour, planned_level, planned_workload
 from placer.profiler.cost import CostModel
@@ -176,6 +177,7 @@ def evaluate(
                     *reporting.header.notes,
                     *scores.notes,
                     *_mix_notes(placement, mix),
+                    *filter(None, (open_loop_sentence(placement),)),
                 )
             )
         ),

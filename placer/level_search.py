@@ -11,6 +11,7 @@ from placer.level_problems import LevelProblems
 from placer.level_solution import LEVEL_GAP, LevelSolution, solve_level
 from placer.objective import Objective
 from placer.solvers.problem import Mask
+from placer.solvers.solution import SolverStatus
 
 _SHARE = 0.25
 """Of the time that is left for all levels but the best, what one of them may take."""
@@ -88,9 +89,15 @@ class LevelSearch:
             again = entry.asked_gap <= request.gap and not request.prove
             if closed or again or self.bounds[settings] >= best_us:
                 continue
+            share_s = request.time_limit_s if number == best else self._share_s(left_s)
+            stuck = (
+                entry.solution.status is SolverStatus.TIME_LIMIT and share_s < 2.0 * entry.solution.seconds
+            )
+            if stuck and not request.prove:
+                # As long again would end where it ended.
+                continue
             cuts = self._cuts and entry.emphasis is None and number != best
             cutoff_us = best_us if cuts else np.inf
-            share_s = request.time_limit_s if number == best else self._share_s(left_s)
             solution = solve_level(
                 entry.program,
                 replace(request, time_limit_s=share_s),

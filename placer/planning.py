@@ -17,7 +17,7 @@ from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.objective import UNITS
 from placer.placement import PlacementDocument
-from placer.predicted_figures import behaviour_notes, figures, plan_figures, prediction_origin
+from placer.predicted_figures import behaviour_notes, figures, plan_figures, prediction_origin, ttft_reason
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import AS_PROFILED, ProfileUse, check_profile_error, check_profile_matches
@@ -269,7 +269,7 @@ def _frontier(solved: Solved, null_reasons: dict[str, str]) -> list[dict[str, An
     points = []
     for number, point in enumerate(solved.frontier):
         if point.prediction.ttft_ms_p95 is None:
-            null_reasons[f"frontier.{number}.ttft_ms_p95"] = "prefill was not replayed"
+            null_reasons[f"frontier.{number}.ttft_ms_p95"] = ttft_reason(point.prediction)
         points.append(
             {
                 "max_running_requests": point.settings.max_running_requests,

@@ -18,7 +18,10 @@ from placer.solve_request import SolveRequest
 from placer.workload import Workload
 
 NOT_REPLAYED = "prefill was not replayed"
-FALLS_BEHIND = "requests arrive faster than the server finishes them: waiting grows for as long as they do"
+FALLS_BEHIND = (
+    "requests arrive faster than the server finishes them, or nearly so: waiting grows for as long as they arrive and "
+    "has no steady value"
+)
 _SCHEDULERS = {
     Scheduler.SGLANG: "SGLang's scheduler (prompts first)",
     Scheduler.VLLM: "vLLM's scheduler (prompts beside decoding)",
@@ -50,9 +53,14 @@ def figures(found: Prediction, path: str, null_reasons: dict[str, str]) -> dict[
     if found.goodput_tokens_per_s is not None:
         plain["goodput_tokens_per_s"] = found.goodput_tokens_per_s
     if found.ttft_ms_p95 is None:
-        behind = serving is not None and serving.falls_behind
-        null_reasons[f"{path}.ttft_ms"] = FALLS_BEHIND if behind else NOT_REPLAYED
+        null_reasons[f"{path}.ttft_ms"] = ttft_reason(found)
     return plain
+
+
+def ttft_reason(found: Prediction) -> str:
+    """Why ``found`` states no TTFT."""
+    behind = found.serving is not None and found.serving.falls_behind
+    return FALLS_BEHIND if behind else NOT_REPLAYED
 
 
 def plan_figures(

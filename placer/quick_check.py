@@ -26,13 +26,21 @@ _NEAR = 1.1
 
 
 class QuickCheck:
-    """Tries requests on the steps that a solve would choose by; what it finds, the solve tries too."""
+    """Tries changes of a request on the steps that a solve would choose by; what it finds, the solve tries too.
+
+    The trace, its mix, the seed and where prompts come from stay as they are.
+    """
 
     def __init__(self, model: ModelSpec, trace: Trace, cost: CostModel, request: SolveRequest) -> None:
         self._model, self._cost = model, replace(cost, behaviour=request.behaviour)
         parts = split_requests(trace, SPLIT_SHARES, seed=request.seed)[:2]
         self._solving, self._choosing = (mixed(part, request.mix, request.seed) for part in parts)
         self._counts = selection_counts(self._solving)
+        seed, prefill_from = request.seed, request.prefill_from
+        self._steps = Replays(self._solving, seed, prefill_from)
+        self._choosing_steps = Replays(
+            self._choosing, seed + EVALUATION_SEED, prefill_from, step_factor=EVALUATION_STEPS
+        )
 
     def __call__(self, request: SolveRequest) -> Prediction | None:
         """Figures of a plan that serves ``request``, simulated; None where none is found or nothing fits."""
@@ -43,16 +51,8 @@ class QuickCheck:
             grid = roomy_levels(self._model, request_levels(self._model, request), limits, request)
         except (BadInputError, InfeasibleError):
             return None
-        seed, prefill_from = request.seed, request.prefill_from
-        steps = Replays(self._solving, seed, prefill_from)
-        problems = LevelProblems(self._model, self._cost, request, limits, steps, self._counts)
-        choosing = Choosing(
-            self._model,
-            self._cost,
-            request,
-            Replays(self._choosing, seed + EVALUATION_SEED, prefill_from, step_factor=EVALUATION_STEPS),
-            self._choosing,
-        )
+        problems = LevelProblems(self._model, self._cost, request, limits, self._steps, self._counts)
+        choosing = Choosing(self._model, self._cost, request, self._choosing_steps, self._choosing)
         nearest: tuple[float, Level] | None = None
         for level in grid:
             frequency = problems.baseline("frequency", level)

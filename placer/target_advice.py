@@ -1,5 +1,6 @@
 """What would meet latency targets that nothing met: single changes of the request, each of them tried."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,10 @@ from placer.units import GIB, parse_size
 Check = Callable[[SolveRequest], Prediction | None]
 """Figures of a plan that serves a request, or None where none is found."""
 _LEAST_CHUNK = 64
-_RATE_SHARES = (0.8, 0.6, 0.4, 0.2, 0.1)
+_RATE_HALVINGS = 7
 _BUDGET_HALVINGS = 5
+_NEIGHBOURS = 2
+"""Larger numbers of clients that are tried beyond the one found: latencies need not grow with every client."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ def _clients(request: SolveRequest, check: Check) -> Iterator[_Change]:
         most = None if request.max_running is None else min(request.max_running, count)
         return replace(request, workload=replace(request.workload, concurrency=count), max_running=most)
 
+    def text(count: int) -> str:
+        # A command that asks for more running requests than clients is refused.
+        lowered = request.max_running is not None and count < request.max_running
+        return f"--concurrency {count}" + (f" --max-running {count}" if lowered else "")
+
     found: dict[int, Prediction] = {}
 
     def serves(count: int) -> bool:
@@ -84,22 +92,41 @@ def _clients(request: SolveRequest, check: Check) -> Iterator[_Change]:
 
     # One client must do before any other number is tried; then the largest that does.
     count = largest(1, clients - 1, serves)
-    yield (
-        _Change("--concurrency 1", None) if count is None else _Change(f"--concurrency {count}", found[count])
-    )
+    if count is None:
+        yield _Change(text(1), None)
+        return
+    for larger in range(count + 1, min(count + _NEIGHBOURS, clients - 1) + 1):
+        if serves(larger):
+            count = larger
+    yield _Change(text(count), found[count])
 
 
 def _rate(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    """The highest rate that holds, by bisection, rounded down; every rate is tried as it is told."""
     rate = request.workload.rate_per_s
     if rate is None:
         return
-    for share in _RATE_SHARES:
-        lower = float(f"{rate * share:.3g}")
-        workload = replace(request.workload, rate_per_s=lower)
-        change = _Change(f"--rate {lower:g}", check(replace(request, workload=workload)))
-        if change.figures is not None or share == _RATE_SHARES[-1]:
-            yield change
-            return
+    low, high = 0.0, rate
+    best = None
+    for _ in range(_RATE_HALVINGS):
+        middle = (low + high) / 2
+        tried = _rounded_down(middle)
+        if tried <= low:
+            break
+        figures = check(replace(request, workload=replace(request.workload, rate_per_s=tried)))
+        if figures is None:
+            high = middle
+            best = best or _Change(f"--rate {tried:g}", None)
+        else:
+            low, best = tried, _Change(f"--rate {tried:g}", figures)
+    if best is not None:
+        yield best if best.figures is not None else _Change(f"--rate {_rounded_down(high):g}", None)
+
+
+def _rounded_down(value: float) -> float:
+    """Two digits that are not above ``value``."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.floor(value / scale * (1 + 1e-12)) * scale:.12g}")
 
 
 def _running(request: SolveRequest, check: Check) -> Iterator[_Change]:

@@ -1,5 +1,7 @@
 """Objectives and targets: plans that weigh latency more, fewer running requests, and what an enumeration finds."""
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +28,7 @@ from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Repl
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solving import solve
+from placer.units import parse_size
 from placer.workload import Workload
 
 
@@ -231,15 +234,59 @@ def test_nothing_that_meets_the_target_is_said_with_by_how_much_and_where(tiny: 
     assert "Tried in vain: --kv-dtype fp8" in caught.value.hint
 
 
-def test_every_change_that_is_advised_meets_the_targets(tiny: ModelSpec) -> None:
+FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "--max-running": lambda text: {"max_running": None if text == "auto" else int(text)},
+    "--hbm-budget": lambda text: {"budget_bytes": parse_size(text, whole_bytes=80 * 2**30)},
+    "--kv-dtype": lambda text: {"kv_dtypes": (text,)},
+    "--chunk": lambda text: {"chunk_tokens": None if text == "auto" else int(text)},
+}
+TRAFFIC: dict[str, Callable[[str], dict[str, Any]]] = {
+    "--slo-ttft": lambda text: {"slo_ttft_ms": float(text)},
+    "--slo-tpot": lambda text: {"slo_tpot_ms": float(text)},
+    "--concurrency": lambda text: {"concurrency": int(text)},
+    "--rate": lambda text: {"rate_per_s": float(text)},
+}
+
+
+def advised(request: SolveRequest, hint: str) -> dict[str, SolveRequest]:
+    """Each change that a hint says meets the targets, as the request that it makes of ``request``."""
+    said = hint.partition("each tried: ")[2] or hint
+    changed = {}
+    for text in said.partition(". ")[0].split("; "):
+        words = dict(re.findall(r"(--[a-z-]+) (\S+?)(?=[ ,]|$)", text.partition(" (")[0]))
+        workload = request.workload
+        fields: dict[str, Any] = {}
+        for flag, value in words.items():
+            if flag in TRAFFIC:
+                workload = replace(workload, **TRAFFIC[flag](value))
+            else:
+                fields |= FIELDS[flag](value)
+        changed[text] = replace(request, workload=workload, **fields)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("targets", "options", "kinds"),
+    [
+        ({"slo_ttft_ms": 5.0, "slo_tpot_ms": 0.5}, {}, {"--slo-ttft", "--concurrency", "--hbm-budget"}),
+        # Fewer clients than running requests are refused, so both are told.
+        ({"slo_tpot_ms": 0.4}, {"max_running": 4}, {"--max-running auto", "--concurrency"}),
+        ({"slo_ttft_ms": 6.0, "rate_per_s": 40.0}, {"max_running": 2}, {"--rate"}),
+        ({"slo_tpot_ms": 0.125, "rate_per_s": 90.0}, {}, {"--slo-tpot"}),
+    ],
+    ids=["both", "clients", "rate and TTFT", "rate and TPOT"],
+)
+def test_every_change_that_is_advised_meets_the_targets(
+    tiny: ModelSpec, targets: dict[str, float], options: dict[str, int], kinds: set[str]
+) -> None:
     request = SolveRequest(
-        Workload(64, 32, 4, slo_ttft_ms=5.0, slo_tpot_ms=0.5),
+        Workload(64, 32, 4, **targets),
         1,
         device_bytes=80 * 2**30,
         chunk_tokens=64,
         prefill_from="trace",
+        **options,
     )
-
     request = with_room(tiny, request, 10)
 
     def solved(changed: SolveRequest) -> Solved:
@@ -248,12 +295,8 @@ def test_every_change_that_is_advised_meets_the_targets(tiny: ModelSpec) -> None
     with pytest.raises(InfeasibleError, match="no level meets") as caught:
         solved(request)
     hint = caught.value.hint
-    assert "--concurrency 1 (TPOT" in hint, hint
-    fewer = solved(replace(request, workload=replace(request.workload, concurrency=1)))
-    assert fewer.prediction.ttft_ms_p95 is not None
-    assert fewer.prediction.ttft_ms_p95 <= 5.0
-    size = float(hint.partition("--hbm-budget ")[2].partition("GiB")[0])
-    assert solved(replace(request, budget_bytes=int(size * 2**30))).prediction.tpot_ms_p95 <= 0.5
-    target = float(hint.partition("relax to --slo-ttft ")[2].split(",")[0])
-    relaxed = replace(request, workload=replace(request.workload, slo_ttft_ms=target))
-    assert solved(relaxed).prediction.tpot_ms_p95 <= 0.5
+    for kind in kinds:
+        assert kind in hint.partition("Tried in vain")[0], hint
+    for changed in advised(request, hint).values():
+        assert changed != request
+        solved(changed)

@@ -3,9 +3,10 @@
 from rich.console import RenderableType
 from rich.text import Text
 
+from placer.open_loop import falls_behind, open_loop_sentence
 from placer.placement import PlacementDocument
 from placer.predicted_sections import BandSection, Spread, TimeSplitSection
-from placer.units import duration, duration_range, figure, percent, rounded
+from placer.units import duration, duration_range, figure, percent
 
 _WORTH_SAYING = 0.005
 
@@ -14,8 +15,8 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
     """Latencies at the median and the 95th percentile, what queues, and where the time goes."""
     predicted = document.predicted
     lines: list[RenderableType] = []
-    if (open_loop := _open_loop_sentence(document)) is not None:
-        lines.append(Text(f"  {open_loop}", style="bold red" if _behind(document) else ""))
+    if (open_loop := open_loop_sentence(document)) is not None:
+        lines.append(Text(f"  {open_loop}", style="bold red" if falls_behind(document) else ""))
     lines.append(Text(f"  {_latencies(document)}"))
     if predicted.band is not None:
         band = predicted.band.output_tokens_per_s
@@ -35,24 +36,6 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
     return lines
 
 
-def _behind(document: PlacementDocument) -> bool:
-    found = document.predicted.open_loop
-    return found is not None and found.falls_behind
-
-
-def _open_loop_sentence(document: PlacementDocument) -> str | None:
-    found = document.predicted.open_loop
-    if found is None or found.arrivals_per_s is None:
-        return None
-    arriving, capacity = (
-        f"{rounded(rate, 3)} requests/s" for rate in (found.arrivals_per_s, found.capacity_per_s)
-    )
-    if found.falls_behind:
-        return f"the server falls behind: {arriving} arrive and it finishes at most {capacity}"
-    used = percent(found.arrivals_per_s / found.capacity_per_s)
-    return f"{arriving} arrive, {used} of the {capacity} that it can finish"
-
-
 def _latencies(document: PlacementDocument) -> str:
     predicted, band = document.predicted, document.predicted.band
     tpot, ttft = predicted.tpot_ms, predicted.ttft_ms
@@ -60,7 +43,7 @@ def _latencies(document: PlacementDocument) -> str:
         "TPOT " + _percentiles(tpot, None if band is None else band.tpot_ms.p95),
         "TTFT " + _percentiles(ttft, None if band is None else band.ttft_ms.p95),
     ]
-    if _behind(document) and ttft.p95 is None:
+    if falls_behind(document) and ttft.p95 is None:
         said[1] = "TTFT grows for as long as they arrive"
     workload = document.workload
     waiting = workload.concurrency - document.kv.max_running_requests

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.units import duration, figure, signed_percent
 from placer.what_if_section import WhatIfSection
@@ -26,22 +27,23 @@ def what_if_parts(document: PlacementDocument) -> list[RenderableType]:
     )
     for header in _HEADERS:
         table.add_column(header, justify="left" if header == "what if" else "right")
-    predicted = document.predicted
+    predicted, without = document.predicted, ttft_without_value(document)
     table.add_row(
         "this plan",
         figure(predicted.output_tokens_per_s, 1),
         _latency(predicted.tpot_ms.p95),
-        _latency(predicted.ttft_ms.p95),
+        _latency(predicted.ttft_ms.p95, without),
         f"{document.hot_total:,}",
         f"{document.kv.tokens:,}",
     )
     for row in rows:
         if row.fits:
-            table.add_row(*_cells(row))
+            table.add_row(*_cells(row, without))
     return [table, *(Text(f"  {note}") for note in _notes(rows)), *_origins(rows), Text("")]
 
 
-def _cells(row: WhatIfSection) -> tuple[str, ...]:
+def _cells(row: WhatIfSection, without: str) -> tuple[str, ...]:
+    """``without`` stands for a TTFT that has no value."""
     gained = row.gained or {}
 
     def changed(shown: str, name: str) -> str:
@@ -51,7 +53,7 @@ def _cells(row: WhatIfSection) -> tuple[str, ...]:
         f"{row.text}{' *' if row.regime else ''}",
         changed(figure(row.output_tokens_per_s or 0.0, 1), "output_tokens_per_s"),
         changed(_latency(row.tpot_ms_p95), "tpot_ms_p95"),
-        changed(_latency(row.ttft_ms_p95), "ttft_ms_p95"),
+        changed(_latency(row.ttft_ms_p95, without), "ttft_ms_p95"),
         f"{row.hot_experts:,}",
         f"{row.kv_tokens:,}",
     )
@@ -76,5 +78,5 @@ def _origins(rows: Sequence[WhatIfSection]) -> list[Text]:
     ]
 
 
-def _latency(ms: float | None) -> str:
-    return "unknown" if ms is None else duration(1e3 * ms, 3)
+def _latency(ms: float | None, without: str = "unknown") -> str:
+    return without if ms is None else duration(1e3 * ms, 3)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from placer.answer.sampling import gain_text
+from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_sections import Figures
 from placer.reports.absent import Absent
@@ -33,9 +34,9 @@ def placement_rows(document: PlacementDocument) -> tuple[PlacementRow, ...] | Ab
             "record a trace and solve with it",
         )
     gains = document.heldout.gains or {}
-    plan = document.predicted
+    plan, without = document.predicted, ttft_without_value(document)
     return (
-        _row(PLAN, plan, "", ""),
+        _row(PLAN, plan, "", "", without),
         *(
             _row(
                 name,
@@ -44,19 +45,21 @@ def placement_rows(document: PlacementDocument) -> tuple[PlacementRow, ...] | Ab
                 if figures.output_tokens_per_s
                 else "unknown",
                 "returned" if name == document.heldout.chosen else gain_text(gains.get(name)),
+                without,
             )
             for name, figures in document.baselines.items()
         ),
     )
 
 
-def _row(name: str, figures: Figures, slower: str, gain: str) -> PlacementRow:
+def _row(name: str, figures: Figures, slower: str, gain: str, without: str) -> PlacementRow:
+    """``without`` stands for a TTFT that has no value."""
     tpot, ttft = figures.tpot_ms.p95, figures.ttft_ms.p95
     return PlacementRow(
         name=name,
         decode_step=f"{figure(figures.decode_step_ms, 2)} ms",
         tpot_p95="unknown" if tpot is None else f"{figure(tpot, 1)} ms",
-        ttft_p95="unknown" if ttft is None else f"{figure(ttft / 1e3, 2)} s",
+        ttft_p95=without if ttft is None else f"{figure(ttft / 1e3, 2)} s",
         output_tokens_per_s=figure(figures.output_tokens_per_s, 1),
         slower=slower,
         cold_share=f"{figures.cold_share:.1%}",

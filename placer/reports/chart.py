@@ -134,7 +134,7 @@ def _frontier(frontier: Frontier) -> "go.Figure":
                     point.max_running_requests,
                     point.hot_experts,
                     _p95(point.tpot_ms_p95),
-                    _p95(point.ttft_ms_p95),
+                    _p95(point.ttft_ms_p95, frontier.without_ttft),
                 ]
                 for point in points
             ],
@@ -154,8 +154,8 @@ def _frontier(frontier: Frontier) -> "go.Figure":
     return figure
 
 
-def _p95(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.1f} ms"
+def _p95(value: float | None, without: str = "unknown") -> str:
+    return without if value is None else f"{value:,.1f} ms"
 
 
 def _cost(scatter: CostScatter) -> "go.Figure":

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.placement_sections import FrontierSection
 from placer.reports.absent import Absent
@@ -9,9 +10,13 @@ from placer.reports.absent import Absent
 
 @dataclass(frozen=True)
 class Frontier:
-    """The points by KV tokens, ascending; exactly the plan's own is ``chosen``."""
+    """The points by KV tokens, ascending; exactly the plan's own is ``chosen``.
+
+    ``without_ttft`` stands for a TTFT that has no value.
+    """
 
     points: tuple[FrontierSection, ...]
+    without_ttft: str = "unknown"
 
     @property
     def chosen(self) -> tuple[FrontierSection, ...]:
@@ -25,4 +30,5 @@ def frontier(document: PlacementDocument) -> Frontier | Absent:
         return Absent(
             "the placement holds only the plan that was chosen", "solve again with 'placer solve --frontier'"
         )
-    return Frontier(tuple(sorted(document.frontier, key=lambda point: (point.kv_tokens, point.kv_dtype))))
+    points = sorted(document.frontier, key=lambda point: (point.kv_tokens, point.kv_dtype))
+    return Frontier(tuple(points), ttft_without_value(document))

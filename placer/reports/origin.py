@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_sections import Figures
 from placer.profiler.profile import Profile
@@ -80,7 +81,9 @@ def _predicted(document: PlacementDocument) -> Iterator[Origin]:
             yield (
                 Origin(label, f"{figure(value, 1)} ms", served)
                 if value is not None
-                else Origin(label, "unknown", _reason(document, f"predicted.{name}.{part}"))
+                else Origin(
+                    label, ttft_without_value(document), _reason(document, f"predicted.{name}.{part}")
+                )
             )
     yield from _bands(document)
     yield Origin("cold share of selections", f"{figures.cold_share:.1%}", said.get("routing", step))
@@ -97,7 +100,9 @@ def _bands(document: PlacementDocument) -> Iterator[Origin]:
         ("TPOT p95, ms", band.tpot_ms.p95),
         ("TTFT p95, ms", band.ttft_ms.p95),
     ):
-        ends = ("unknown" if end is None else figure(end, 1) for end in (each.low, each.high))
+        ends = (
+            ttft_without_value(document) if end is None else figure(end, 1) for end in (each.low, each.high)
+        )
         yield Origin(f"band of {name}", " to ".join(ends), origin)
 
 
