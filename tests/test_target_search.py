@@ -272,7 +272,7 @@ def advised(request: SolveRequest, hint: str) -> dict[str, SolveRequest]:
         # Fewer clients than running requests are refused, so both are told.
         ({"slo_tpot_ms": 0.4}, {"max_running": 4}, {"--max-running auto", "--concurrency"}),
         ({"slo_ttft_ms": 6.0, "rate_per_s": 40.0}, {"max_running": 2}, {"--rate"}),
-        ({"slo_tpot_ms": 0.125, "rate_per_s": 90.0}, {}, {"--slo-tpot"}),
+        ({"slo_tpot_ms": 0.119, "rate_per_s": 90.0}, {}, {"--slo-tpot"}),
     ],
     ids=["both", "clients", "rate and TTFT", "rate and TPOT"],
 )
