@@ -23,7 +23,8 @@ def open_loop_sentence(document: PlacementDocument) -> str | None:
         f"{rounded(rate, 3)} requests/s" for rate in (found.arrivals_per_s, found.capacity_per_s)
     )
     if not found.falls_behind:
-        return f"{arriving} arrive, {percent(found.arrivals_per_s / found.capacity_per_s)} of the {capacity} that it can finish"
+        used = percent(found.arrivals_per_s / found.capacity_per_s)
+        return f"{arriving} arrive, {used} of the {capacity} that it can finish"
     text = f"the server falls behind: {arriving} arrive and it can finish {capacity}"
     given = document.workload.arrivals
     if given is None:
