@@ -202,9 +202,12 @@ def test_what_no_runtime_runs_never_wins(roomy: Comparison) -> None:
     rows = comparison_document(roomy)["rows"]
     assert {row["runs"] for row in rows} == {True, False}
     for row in rows:
-        reason = row["null_reasons"].get("runs_reason") if row["runs"] else row["runs_reason"]
-        assert reason == ("a runtime runs it" if row["runs"] else row["runs_reason"])
-        assert row["runs"] or "one GPU only" in reason
+        assert row["runs"] == (row["runs_reason"] is None)
+        if row["cache"] == "lru" and row["gpus"] > 1:
+            assert "one GPU only" in row["runs_reason"]
+        # torch's kernel is the plugin's alone, which runs on one GPU.
+        if row["mode"] == "hot-cold":
+            assert row["runs"] == (row["gpus"] == 1)
     only = replace(roomy, rows=(rated(row_of(roomy, Mode.STREAMED, Cache.LRU, 2), 9.0),))
     assert only.best is None
     assert verdict(only).startswith("nothing that fits on 1, 2, 4 GPU(s) runs: SGLang's paged experts")

@@ -9,7 +9,7 @@ from test_model import GPT_OSS_20B, QWEN3_30B, read
 from placer.model.expert_share import cut_problem, expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.modes.mode import Cache, Mode
-from placer.modes.served_experts import experts_origin, paging_problem, served_model
+from placer.modes.served_experts import experts_origin, paging_problem, served_model, split_problem
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64}
@@ -96,3 +96,27 @@ def test_a_cache_of_experts_runs_on_one_gpu_in_formats_that_are_paged(tmp_path: 
     assert "one GPU only" in str(paging_problem(gptq, Cache.LRU, 2))
     assert "do not take int4_g32" in str(paging_problem(int4, Cache.LRU, 1))
     assert paging_problem(int4, Cache.NONE, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "method", "tp", "said"),
+    [
+        (QWEN3_30B, "RAWINT4", 2, None),
+        # The plugin runs torch's kernel, on one GPU.
+        (QWEN3_30B, "torch", 1, None),
+        (
+            QWEN3_30B,
+            "torch",
+            2,
+            "sglang-kt does not run torch's CPU kernel, and placer's vLLM plugin runs on one GPU",
+        ),
+        (QWEN3_30B, "VLLM-BF16", 1, "placer's vLLM plugin does not run VLLM-BF16"),
+        (GPT_OSS_20B, "AMXINT8", 1, "sglang-kt runs experts of multiples of 128 only"),
+        (GPT_OSS_20B, "torch", 1, "placer's vLLM plugin does not run GptOssForCausalLM"),
+    ],
+)
+def test_a_split_runs_where_a_runtime_has_the_kernel_and_the_model(
+    tmp_path: Path, config: dict[str, Any], method: str, tp: int, said: str | None
+) -> None:
+    problem = split_problem(read(tmp_path, config), method, tp)
+    assert problem is None if said is None else said in str(problem)

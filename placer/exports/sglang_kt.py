@@ -37,7 +37,7 @@ from placer.solvers.problem import Mask
 
 BLOCK = 128
 """Rows and columns of an FP8 scale block; kt-kernel's INT4 kernels read out of bounds below it too."""
-_OTHER_KERNELS = {"torch": "torch's CPU kernel", "VLLM-BF16": "vLLM's CPU kernel"}
+OTHER_KERNELS = {"torch": "torch's CPU kernel", "VLLM-BF16": "vLLM's CPU kernel"}
 """CPU methods of no kt-kernel class."""
 GGUF_BLOCK = 256
 """Values of a GGUF block, which LLAMAFILE gives whole to each CPU pool (kt_kernel/utils/llamafile.py)."""
@@ -173,9 +173,9 @@ def _wrong_layers(selected: Mask, placement: PlacementDocument) -> list[tuple[in
 
 
 def _checked_layout(placement: PlacementDocument, config: dict[str, Any]) -> KtLayout:
-    if placement.cpu_method in _OTHER_KERNELS:
+    if placement.cpu_method in OTHER_KERNELS:
         raise BadInputError(
-            f"the plan was timed with {_OTHER_KERNELS[placement.cpu_method]}, which {RUNTIME} does not run",
+            f"the plan was timed with {OTHER_KERNELS[placement.cpu_method]}, which {RUNTIME} does not run",
             "profile with --cpu-kernel kt, which takes sizes that are multiples of 128, and solve again",
         )
     layout = kt_layout(config)

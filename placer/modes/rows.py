@@ -13,7 +13,7 @@ from placer.modes.memory import ModeMemory
 from placer.modes.mode import Mode, ModeFigures, ModeRow, Obstacle, Way
 from placer.modes.request import CompareRequest
 from placer.modes.search import banded, search
-from placer.modes.served_experts import experts_origin, paging_problem, served_model
+from placer.modes.served_experts import experts_origin, paging_problem, served_model, split_problem
 from placer.modes.step_times import LayersOf, ModeTimes
 from placer.modes.steps import ComparedSteps
 from placer.modes.streamed import ORIGIN, HitShares, StreamedLayers, expert_fetch_us, host_bytes
@@ -57,7 +57,8 @@ class ModeRows:
         if obstacle := memory.obstacle():
             return _refused(way, obstacle, memory)
         if way.mode is Mode.HOT_COLD:
-            return self._hot_cold(way, memory)
+            stopper = split_problem(self._model, self._hardware.profile.cpu.method, way.parallel.tp)
+            return replace(self._hot_cold(way, memory), stopper=stopper)
         stopper = paging_problem(self._model, way.cache, way.parallel.gpus)
         return replace(self._on_gpus(way, memory), stopper=stopper)
 

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from placer.exports.kt_architectures import SPLIT_ARCHITECTURES
+from placer.exports.sglang_kt import BLOCK, OTHER_KERNELS
+from placer.exports.vllm_plugin import ARCHITECTURES, COLD_PATHS
 from placer.model.spec import GPU_FORMAT, ModelSpec
 from placer.modes.mode import Cache, Mode
 
@@ -64,3 +67,29 @@ def paging_problem(model: ModelSpec, cache: Cache | None, gpus: int) -> str | No
     if not form.startswith(_PAGED):
         return f"SGLang's paged experts do not take {form}: this row is what they would give"
     return None
+
+
+def split_problem(model: ModelSpec, cpu_method: str, tp: int) -> str | None:
+    """Why no runtime splits experts between GPU and CPU like this, or None."""
+    kt, plugin = _beyond_sglang_kt(model, cpu_method), _beyond_plugin(model, cpu_method, tp)
+    if kt is None or plugin is None:
+        return None
+    return f"{kt}, and {plugin}: this row is what they would give"
+
+
+def _beyond_sglang_kt(model: ModelSpec, cpu_method: str) -> str | None:
+    if cpu_method in OTHER_KERNELS:
+        return f"sglang-kt does not run {OTHER_KERNELS[cpu_method]}"
+    if model.architecture not in SPLIT_ARCHITECTURES:
+        return f"sglang-kt has no {model.architecture} whose experts it can split"
+    if model.expert_hidden_size % BLOCK or model.expert_intermediate_size % BLOCK:
+        return f"sglang-kt runs experts of multiples of {BLOCK} only"
+    return None
+
+
+def _beyond_plugin(model: ModelSpec, cpu_method: str, tp: int) -> str | None:
+    if cpu_method not in COLD_PATHS:
+        return f"placer's vLLM plugin does not run {cpu_method}"
+    if model.architecture not in ARCHITECTURES:
+        return f"placer's vLLM plugin does not run {model.architecture}"
+    return "placer's vLLM plugin runs on one GPU" if tp > 1 else None

@@ -102,9 +102,14 @@ def _missed(comparison: Comparison) -> str:
     closest = min(_keeping_up(comparison), key=lambda row: target_excess(_figures(row).mid, workload))
     parts = [f"the closest is {name(closest)} with {_misses(comparison, closest)}{_settings(closest)}"]
     missed = missed_targets(comparison)
-    for each in missed:
-        where = "" if each.row is closest else f", the nearest being {name(each.row)} ({_against(each)})"
-        parts.append(f"every row misses the {each.name} target{where}")
+    if missed:
+        names = " and the ".join(f"{each.name} target" for each in missed)
+        nearest = [
+            f"{name(each.row)} comes nearest with {_against(each)}"
+            for each in missed
+            if each.row is not closest
+        ]
+        parts.append("; ".join([f"every row misses the {names}", *nearest]))
     if not missed:
         parts.append("each target is kept by some row, but no row keeps both")
     return "; ".join(parts)

@@ -1,0 +1,76 @@
+"""What `placer compare` prints in terminals of any width: numbers whole, columns left out by name."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from placer.answer.comparison import comparison_answer
+
+HEADERS = ("per GPU", "TTFT s p50", "TPOT ms p50", "KV most", "host GiB", "(low-high)")
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A row of eight large GPUs."""
+    latency = {"p50": 10_787.0, "p95": 10_789.0, "p95_low": 1.0, "p95_high": 20_000.0}
+    return {
+        "mode": "gpu-only", "cache": None, "gpus": 8, "parallelism": "tp8+ep8", "fits": True, "runs": True,
+        "runs_reason": None, "output_tokens_per_s": {"low": 11_339.0, "mid": 17_009.0, "high": 21_261.0},
+        "output_tokens_per_s_per_gpu": 2_126.0, "ttft_ms": latency, "tpot_ms": latency,
+        "hbm": {"ledger": {"hot_experts": 130 * 2**30, "unused": 2**30}}, "host": {"total_bytes": 1_744 * 2**30},
+        "max_kv_tokens": 24_500_000, "provenance": {"hot": "datasheet roofline"}, **changes,
+    }  # fmt: skip
+
+
+DOCUMENT = {
+    "model": "large", "verdict": "best: gpu-only on 8 GPUs (tp8+ep8)", "notes": [], "rule_of_thumb": {},
+    "workload": {
+        "prompt_tokens": 1024, "output_tokens": 512, "concurrency": 64, "rate_per_s": None, "arrivals": None,
+        "kv_dtype": "bf16", "slo": {"tpot_ms": None, "ttft_ms": None},
+    },
+    "hardware": {"gpu": "h200", "budget_bytes_per_gpu": 139 * 2**30, "cpu": "xeon-8480+x2", "cpu_method": None},
+    "rows": [
+        row(),
+        row(mode="streamed", cache="lru", runs=False, runs_reason="SGLang's paged experts run on one GPU only"),
+    ],
+    "best_by_gpus": {"8": 0},
+}  # fmt: skip
+
+
+def printed(width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, markup=False, emoji=False)
+    console.print(comparison_answer(DOCUMENT), highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "left_out"), [(120, 0), (100, 1), (80, 4), (60, 6)])
+def test_narrow_terminals_leave_out_columns_rather_than_cut_numbers(width: int, left_out: int) -> None:
+    lines = printed(width)
+    assert max(map(len, lines)) <= width
+    assert not any("…" in line for line in lines)
+    said = " ".join(line.strip() for line in lines)
+    (best,) = [line for line in lines if line.startswith("*    8")]
+    assert best.split()[1:5] == ["8", "gpu-only", "tp8+ep8", "17,009"]
+    named = said.partition("a wider terminal also shows: ")[2].partition(" * wins")[0]
+    assert named == ", ".join(HEADERS[:left_out])
+
+
+def test_a_row_that_no_runtime_runs_is_marked_and_its_reason_given() -> None:
+    lines = printed(100)
+    assert any(line.startswith("-    8 streamed lru tp8+ep8") for line in lines)
+    assert "- runs nowhere: SGLang's paged experts run on one GPU only" in lines
+
+
+def test_origins_are_said_once_and_with_their_modes_where_they_differ() -> None:
+    rows = [row(), row(mode="streamed", cache="none", provenance={"hot": "measured"}), row()]
+    document = {**DOCUMENT, "rows": rows}
+    console = Console(file=io.StringIO(), width=100, markup=False, emoji=False)
+    console.print(comparison_answer(document), highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    lines = [line for line in console.file.getvalue().splitlines() if line.startswith("origin")]
+    assert lines == [
+        "origin of hot in gpu-only: datasheet roofline",
+        "origin of hot in streamed bare: measured",
+    ]
