@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from placer.exports.kt_architectures import SPLIT_ARCHITECTURES
 from placer.exports.sglang_kt import BLOCK, OTHER_KERNELS
-from placer.exports.vllm_plugin import ARCHITECTURES, COLD_PATHS
+from placer.exports.vllm_plugin import COLD_PATHS
 from placer.model.spec import GPU_FORMAT, ModelSpec
 from placer.modes.mode import Cache, Mode
+from placer.runtime.vllm.support import ARCHITECTURES
 
 _PLAIN = ("f32", "f16", "bf16")
 _KERNELS = {
