@@ -36,7 +36,7 @@ class ReportedJob:
 
 
 def reported_job(folder: Path) -> ReportedJob:
-    """Solve the tiny model for two domains, names of model and domains being markup; the frontier is stated."""
+    """Solve the tiny model for two domains, names of both being markup, with the frontier and what-ifs."""
     model, made = tiny_model(folder), profile()
     trace = _trace(model)
     request = SolveRequest(
@@ -47,7 +47,7 @@ def reported_job(folder: Path) -> ReportedJob:
         # Room for everything would leave nothing to place.
         most_hot=5,
     )
-    document = plan(model, trace, made, request)
+    document = plan(model, trace, made, request, what_if=True)
     document = document.model_copy(
         update={
             "model": document.model.model_copy(update={"name": NAME}),

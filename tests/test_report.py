@@ -23,9 +23,11 @@ from placer.reports.heat_map import heat_map
 from placer.reports.launch import launches
 from placer.reports.layer_time import LayerTimes, layer_times
 from placer.reports.ledger import hbm_ledger, host_ledger
+from placer.reports.moving import MovingSets, moving_sets
 from placer.reports.origin import origins
 from placer.reports.report import make_report
 from placer.reports.trace_score import TraceScore
+from placer.reports.what_if import WhatIfTable, what_if_table
 
 VALUES = {"3": [4.0, 1.0, 2.0], "5": [8.0, 16.0, 0.5]}
 SENSITIVITY = {
@@ -214,7 +216,27 @@ def test_domains_come_from_the_trace_and_from_a_plan_for_the_worst_of_them(job_r
     }
     tables = domain_tables(placement({3: [0]}, layers=[3], experts=2, robust=robust), None)
     assert not isinstance(tables, Absent)
-    assert tables[0].rows == (("law (worst)", "90.0", "95.0", "100.0", "80.0", "+12.5%"),)
+    assert tables[0].rows == (("law (worst)", "90.00 µs", "95.00 µs", "100.0 µs", "80.00 µs", "+12.5%"),)
+
+
+def test_what_ifs_and_moving_hot_sets_are_shown_as_the_placement_states_them(
+    job_reported: ReportedJob,
+) -> None:
+    document, report = job_reported.document, make_report(job_reported.placement)
+    assert document.what_if is not None
+    assert isinstance(report.what_if, WhatIfTable)
+    fitting = [row.text for row in document.what_if if row.fits]
+    assert [row[0].removesuffix(" *") for row in report.what_if.rows] == ["this plan", *fitting]
+    assert {len(row) for row in report.what_if.rows} == {len(report.what_if.headers)}
+    assert document.dynamic is not None
+    assert isinstance(report.moving, MovingSets)
+    assert report.moving.verdict == document.dynamic.verdict
+    share = f"{document.dynamic.hit_share['plan']:.1%}"
+    assert report.moving.rows[0][:2] == ("this plan", share)
+    assert len(report.moving.rows) == len(document.dynamic.step_us)
+    bare = document.model_copy(update={"what_if": None, "dynamic": None})
+    assert isinstance(what_if_table(bare), Absent)
+    assert isinstance(moving_sets(bare), Absent)
 
 
 def test_the_verdict_is_the_one_on_the_terminal_and_the_frontier_holds_the_plan(

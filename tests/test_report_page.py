@@ -72,6 +72,12 @@ def test_names_out_of_files_stay_text(report: Report, text: str) -> None:
     assert report.title.startswith("tiny <script>")
 
 
+def test_what_ifs_and_moving_hot_sets_have_a_table(report: Report, text: str) -> None:
+    tables = {held.get("id") for tag, held in Tags(text).tags if tag == "table"}
+    assert {"what-if", "moving", "placements", "on-trace"} <= tables
+    assert not report.absent
+
+
 def test_names_in_figures_are_no_markup_to_plotly(report: Report) -> None:
     """plotly takes <a href> and <b> in its texts for markup; an escaped name stays a name."""
     ledger = Ledger("HBM", (("<a href='x'>kv</a>", 5),), ())
@@ -168,7 +174,7 @@ def test_the_command_refuses_what_cannot_be_and_leaves_no_file(
     trace = job_reported.folder / "trace.safetensors"
     for arguments, message in (
         ([job_reported.folder / "none.json", "-o", output], "no such file"),
-        ([job_reported.folder / "profile.json", "-o", output], "schema is 'placer.profile/1'"),
+        ([job_reported.folder / "profile.json", "-o", output], "is a profile, where a placement is expected"),
         ([placed, "--trace", trace, "-o", output], "add --model and --profile"),
         (["/dev/null", "-o", output], "no regular file"),
         ([placed, "-o", placed], "it is an input of this command"),

@@ -11,13 +11,12 @@ from placer.placement import PlacementDocument
 from placer.units import duration, figure, signed_percent
 from placer.what_if_section import WhatIfSection
 
-_HEADERS = ("what if", "tokens/s", "TPOT p95", "TTFT p95", "hot", "KV tokens")
+HEADERS = ("what if", "tokens/s", "TPOT p95", "TTFT p95", "hot", "KV tokens")
 
 
 def what_if_parts(document: PlacementDocument) -> list[RenderableType]:
     """The table of a placement's changes with its notes; nothing where none were asked for."""
-    rows = document.what_if
-    if not rows:
+    if not document.what_if:
         return []
     table = Table(
         title="what if, all else as planned (change of the figure in brackets; targets left out)",
@@ -25,10 +24,19 @@ def what_if_parts(document: PlacementDocument) -> list[RenderableType]:
         box=None,
         pad_edge=False,
     )
-    for header in _HEADERS:
+    for header in HEADERS:
         table.add_column(header, justify="left" if header == "what if" else "right")
+    for row in what_if_rows(document):
+        table.add_row(*row)
+    notes = (Text(f"  {note}") for note in what_if_notes(document.what_if))
+    origins = (Text(f"  {origin}", style="dim") for origin in what_if_origins(document.what_if))
+    return [table, *notes, *origins, Text("")]
+
+
+def what_if_rows(document: PlacementDocument) -> tuple[tuple[str, ...], ...]:
+    """Cells under `HEADERS`: the plan first, then every change that fits."""
     predicted, without = document.predicted, ttft_without_value(document)
-    table.add_row(
+    plan = (
         "this plan",
         figure(predicted.output_tokens_per_s, 1),
         _latency(predicted.tpot_ms.p95),
@@ -36,10 +44,7 @@ def what_if_parts(document: PlacementDocument) -> list[RenderableType]:
         f"{document.hot_total:,}",
         f"{document.kv.tokens:,}",
     )
-    for row in rows:
-        if row.fits:
-            table.add_row(*_cells(row, without))
-    return [table, *(Text(f"  {note}") for note in _notes(rows)), *_origins(rows), Text("")]
+    return (plan, *(_cells(row, without) for row in document.what_if or () if row.fits))
 
 
 def _cells(row: WhatIfSection, without: str) -> tuple[str, ...]:
@@ -59,13 +64,13 @@ def _cells(row: WhatIfSection, without: str) -> tuple[str, ...]:
     )
 
 
-def _notes(rows: Sequence[WhatIfSection]) -> list[str]:
+def what_if_notes(rows: Sequence[WhatIfSection]) -> list[str]:
     """Borders that are crossed, and what does not fit or cannot be told."""
     crossed = [f"* {row.regime}" for row in rows if row.regime and row.fits]
     return crossed + [f"{row.text}: {row.problem}" for row in rows if not row.fits]
 
 
-def _origins(rows: Sequence[WhatIfSection]) -> list[Text]:
+def what_if_origins(rows: Sequence[WhatIfSection]) -> list[str]:
     """Where figures come from, the changes that share an origin together."""
     shared: dict[str, list[str]] = {}
     for row in rows:
@@ -73,7 +78,7 @@ def _origins(rows: Sequence[WhatIfSection]) -> list[Text]:
             shared.setdefault(row.origin, []).append(row.text)
     most = max((len(texts) for texts in shared.values()), default=0)
     return [
-        Text(f"  origin of {'the others' if len(texts) == most else ', '.join(texts)}: {origin}", style="dim")
+        f"origin of {'the others' if len(texts) == most else ', '.join(texts)}: {origin}"
         for origin, texts in sorted(shared.items(), key=lambda entry: len(entry[1]))
     ]
 

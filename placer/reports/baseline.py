@@ -7,7 +7,7 @@ from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_sections import Figures
 from placer.reports.absent import Absent
-from placer.units import figure, signed_percent
+from placer.units import duration, figure, percent, signed_percent
 
 PLAN = "this plan"
 
@@ -57,11 +57,11 @@ def _row(name: str, figures: Figures, slower: str, gain: str, without: str) -> P
     tpot, ttft = figures.tpot_ms.p95, figures.ttft_ms.p95
     return PlacementRow(
         name=name,
-        decode_step=f"{figure(figures.decode_step_ms, 2)} ms",
-        tpot_p95="unknown" if tpot is None else f"{figure(tpot, 1)} ms",
-        ttft_p95=without if ttft is None else f"{figure(ttft / 1e3, 2)} s",
+        decode_step=duration(1e3 * figures.decode_step_ms),
+        tpot_p95="unknown" if tpot is None else duration(1e3 * tpot, 3),
+        ttft_p95=without if ttft is None else duration(1e3 * ttft, 3),
         output_tokens_per_s=figure(figures.output_tokens_per_s, 1),
         slower=slower,
-        cold_share=f"{figures.cold_share:.1%}",
+        cold_share=percent(figures.cold_share),
         gain=gain,
     )

@@ -7,7 +7,7 @@ from placer.evaluation import Evaluation
 from placer.placement import PlacementDocument
 from placer.reports.absent import Absent
 from placer.reports.trace_score import NO_TRACE
-from placer.units import figure, signed_percent
+from placer.units import duration, percent, signed_percent
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,9 @@ def _evaluated(evaluation: Evaluation) -> DomainTable:
         tuple(
             (
                 short_name(name),
-                *(
-                    f"{figure(tables['step_us'][key] / 1e3, 3)} ms"
-                    for key in ("plan", "frequency", "uniform")
-                ),
+                *(duration(tables["step_us"][key]) for key in ("plan", "frequency", "uniform")),
                 signed_percent(tables["step_us"]["uniform"] / tables["step_us"]["plan"] - 1.0),
-                f"{tables['coverage']['plan']:.1%}",
+                percent(tables["coverage"]["plan"]),
             )
             for name, tables in evaluation.domains.items()
         ),
@@ -58,12 +55,12 @@ def _robust(document: PlacementDocument) -> DomainTable:
     robust = document.robust
     assert robust is not None
     return DomainTable(
-        f"planned for the worst domain ({robust.criterion}): µs per output token on held-out requests",
+        f"planned for the worst domain ({robust.criterion}): time per output token on held-out requests",
         ("domain", "this plan", "plan for all", "frequency", "its own plan", "regret"),
         tuple(
             (
                 f"{short_name(name)} (worst)" if name == robust.worst else short_name(name),
-                *(figure(value, 1) for value in (each.plan_us, each.mix_us, each.frequency_us, each.own_us)),
+                *(duration(value) for value in (each.plan_us, each.mix_us, each.frequency_us, each.own_us)),
                 signed_percent(each.regret),
             )
             for name, each in robust.domains.items()

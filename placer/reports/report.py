@@ -25,8 +25,10 @@ from placer.reports.heat_map import HeatMap, heat_map
 from placer.reports.launch import Launch, launches
 from placer.reports.layer_time import LayerTimes, layer_times
 from placer.reports.ledger import Ledger, hbm_ledger, host_ledger
+from placer.reports.moving import MovingSets, moving_sets
 from placer.reports.origin import Origin, origins
 from placer.reports.trace_score import TraceScore, trace_score
+from placer.reports.what_if import WhatIfTable, what_if_table
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Report:
     layers: LayerTimes | Absent
     placements: tuple[PlacementRow, ...] | Absent
     domains: tuple[DomainTable, ...] | Absent
+    what_if: WhatIfTable | Absent
+    moving: MovingSets | Absent
     launches: tuple[Launch, ...]
     origins: tuple[Origin, ...]
     notes: tuple[str, ...]
@@ -61,6 +65,8 @@ class Report:
             "baselines": self.placements,
             "score on a trace": self.on_trace,
             "domains": self.domains,
+            "what if": self.what_if,
+            "static or dynamic": self.moving,
         }
         return {name: part for name, part in parts.items() if isinstance(part, Absent)}
 
@@ -122,6 +128,8 @@ def make_report(
         layers=layer_times(document),
         placements=placement_rows(document),
         domains=domain_tables(document, evaluation),
+        what_if=what_if_table(document),
+        moving=moving_sets(document),
         launches=commands,
         origins=origins(document, shown_profile),
         notes=(*document.notes, *_profile_notes(document, profile)),

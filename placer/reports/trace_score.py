@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from placer.answer.sampling import interval_text
 from placer.evaluation import Evaluation
 from placer.reports.absent import Absent
-from placer.units import figure
+from placer.units import duration, percent
 
 NO_TRACE = Absent(
     "no trace was given", "add --trace T --model DIR --profile P: the plan is then scored on it"
@@ -40,10 +40,10 @@ def trace_score(evaluation: Evaluation | None) -> TraceScore | Absent:
         tuple(
             (
                 "this plan" if name == "plan" else name,
-                f"{figure(time_us / 1e3, 3)} ms",
-                f"{figure(evaluation.output_token_us[name] / 1e3, 3)} ms",
+                duration(time_us),
+                duration(evaluation.output_token_us[name]),
                 interval_text(gains.over[name]) if name in gains.over else "",
-                f"{evaluation.coverage[name]:.1%}",
+                percent(evaluation.coverage[name]),
             )
             for name, time_us in evaluation.step_us.items()
         ),
