@@ -612,10 +612,10 @@ def test_a_file_given_for_another_kind_of_file(job: Path, printed: Run, tmp_path
     model, trace, profile = job / "model", job / "trace.safetensors", job / "profile.json"
     for arguments, message in (
         (solve_arguments(job, tmp_path / "p", trace=profile), "not a readable trace file"),
-        (solve_arguments(job, tmp_path / "p", profile=placed), "schema is 'placer.placement/1'"),
+        (solve_arguments(job, tmp_path / "p", profile=placed), "is a placement, where a profile is expected"),
         (solve_arguments(job, tmp_path / "p", profile=trace), "trace.safetensors is not"),
         (solve_arguments(job, tmp_path / "p", profile=model / "config.json"), "holds no field schema"),
-        (["export", profile, "-o", tmp_path / "p"], "schema is 'placer.profile/1'"),
+        (["export", profile, "-o", tmp_path / "p"], "is a profile, where a placement is expected"),
         (["trace", "import", placed, "-o", tmp_path / "p"], "no answer of SGLang or vLLM"),
         (["evaluate", placed, "--model", model, "--trace", job / "ids.npz", "--profile", profile], "trace"),
         (["bench", trace], "not an .npz"),
