@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes test-packaging browser fuzz tiny-moe gpu-campaign serving-validation lint types imports audit lock check clean
+.PHONY: demo test test-runtimes test-packaging browser fuzz tiny-moe gpu-campaign serving-validation reference lint types imports audit lock check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -47,6 +47,10 @@ gpu-campaign: $(VENV)/.kt
 ## otherwise idle machine); makes docs/serving-validation.md again.
 serving-validation: $(VENV)/.placer $(RUNTIMES)/.vllm-plugin
 	$(BIN)/python -m placer.examples.serving_validation -o docs/serving-validation.md
+
+## Writes docs/reference.md anew from the functions' own signatures and docstrings.
+reference: $(VENV)/.dev
+	$(BIN)/python tests/api_reference.py
 
 # --- what CI adds ---------------------------------------------------------------------------------------
 
