@@ -12,9 +12,10 @@ from placer.answer.console import command_line
 from placer.answer.placement import placement_answer
 from placer.answer.profile import profile_answer
 from placer.answer.visible import visible
-from placer.errors import BadInputError
+from placer.errors import BadInputError, MissingComponentError
 from placer.exports.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
+from placer.output import write_text
 from placer.placement import write_placement
 from placer.planning import plan
 from placer.profiler.profile import Profile, write_profile
@@ -23,6 +24,8 @@ from placer.profiler.profiling import ProfileRequest, profile_model
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.synth import synthesise
 from placer.profiler.trace.trace import Trace
+from placer.reports.page import page
+from placer.reports.report import make_report
 from placer.solve_request import SolveRequest
 from placer.workload import Workload
 
@@ -42,7 +45,7 @@ class Demo:
 
 
 def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text, _share: None) -> Demo:
-    """Profile, solve and export the bundled example into ``folder``.
+    """Profile, solve, export and draw the bundled example into ``folder``.
 
     Qwen3-30B-A3B's shapes; routing synthesised from its measured statistics; this machine's CPU kernel, timed;
     a 24 GB GPU by its datasheet.
@@ -89,6 +92,7 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
             placement_answer(document, None),
             Text(""),
             _export(folder, document.cpu_method),
+            drawn_report(folder, model, trace, profile, progress),
         ),
     )
 
@@ -98,6 +102,22 @@ def _profile(model: ModelSpec, trace: Trace, folder: Path, progress: Callable[[s
     profile = profile_model(model, trace, request, progress)
     write_profile(profile, folder / "profile.json")
     return profile
+
+
+def drawn_report(
+    folder: Path, model: ModelSpec, trace: Trace, profile: Profile, progress: Callable[[str, float], None]
+) -> Text:
+    """The line about the report of ``folder``'s placement.json, written there where what draws it is installed."""
+    path = folder / "report.html"
+    made = make_report(
+        folder / "placement.json", profile=profile, trace=trace, model=model, progress=progress
+    )
+    try:
+        text = page(made)
+    except MissingComponentError as missing:
+        return Text(f"report: none: {missing.what}; do: {missing.hint}, then 'placer report'")
+    write_text(path, text)
+    return Text(f"report: {visible(str(path))}, open it in a browser")
 
 
 def _export(folder: Path, cpu_method: str) -> RenderableType:
