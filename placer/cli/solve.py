@@ -48,7 +48,11 @@ def solve(
     solver: Annotated[str, typer.Option("--solver", help="auto, highs or cbc.")] = "auto",
     gap: Annotated[float, typer.Option("--gap", help="Relative gap to stop at.")] = 0.005,
     time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Solver seconds per level (30; 120 with --prove).")
+        float | None,
+        typer.Option(
+            "--time-limit",
+            help="Solver seconds of the best level, and of all others together (30; 120 with --prove).",
+        ),
     ] = None,
     prove: ProveOption = False,
     prefill_from: PrefillFromOption = "decode",
