@@ -1,5 +1,6 @@
 """Fixtures that several test files share: `placer` as a user runs it, and a machine for an export's scripts."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,11 @@ def run(printed: Run) -> Run:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed; JSON is held against its schema."""
+    """Run `placer` with arguments: (exit code, stdout, stderr) as they are printed; JSON is held against its schema.
+
+    Progress, which is printed where a machine is slow, is left out.
+    """
+    monkeypatch.setattr("placer.cli.progress.SECONDS_BETWEEN_LINES", math.inf)
 
     def runner(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["placer", *map(str, arguments)])

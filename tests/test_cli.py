@@ -254,7 +254,7 @@ def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> N
     ("changes", "message"),
     [
         ({"hbm_budget": "-4GiB"}, "not a positive size"),
-        ({"hbm_budget": "4"}, "not a positive size"),
+        ({"hbm_budget": "4"}, "has no unit"),
         ({"hbm_budget": "900GiB"}, "more than the"),
         ({"hbm_budget": "120%"}, "more than the whole"),
         ({"model": "nowhere"}, "nowhere"),
@@ -611,9 +611,9 @@ def test_a_file_given_for_another_kind_of_file(job: Path, printed: Run, tmp_path
     assert printed(*solve_arguments(job, placed))[0] == 0
     model, trace, profile = job / "model", job / "trace.safetensors", job / "profile.json"
     for arguments, message in (
-        (solve_arguments(job, tmp_path / "p", trace=profile), "not a readable trace file"),
+        (solve_arguments(job, tmp_path / "p", trace=profile), "is a profile, where a trace is expected"),
         (solve_arguments(job, tmp_path / "p", profile=placed), "is a placement, where a profile is expected"),
-        (solve_arguments(job, tmp_path / "p", profile=trace), "trace.safetensors is not"),
+        (solve_arguments(job, tmp_path / "p", profile=trace), "is a trace, where a profile is expected"),
         (solve_arguments(job, tmp_path / "p", profile=model / "config.json"), "holds no field schema"),
         (["export", profile, "-o", tmp_path / "p"], "is a profile, where a placement is expected"),
         (["trace", "import", placed, "-o", tmp_path / "p"], "no answer of SGLang or vLLM"),

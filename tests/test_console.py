@@ -93,3 +93,18 @@ def test_wrapped_text_keeps_its_words_and_its_width(words: list[str]) -> None:
     lines = wrapped(" ".join(words)).splitlines()
     assert " ".join(lines).split() == words
     assert all(len(line) <= 100 for line in lines)
+
+
+def test_a_table_too_wide_for_the_terminal_cuts_no_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cells wrap between their words; a row whose words do not fit runs over the edge."""
+    table = Table(box=None, pad_edge=False)
+    for header in ("placement", "decode step", "tokens/s"):
+        table.add_column(header, justify="right")
+    table.add_row("frequency", "24.35 ms (+6.7%)", "1,234.5")
+    monkeypatch.setattr("placer.answer.console.WIDTH", 26)
+    print_answer(table)
+    err = capsys.readouterr().err
+    words = "placement decode step tokens/s frequency 24.35 ms (+6.7%) 1,234.5"
+    assert sorted(err.split()) == sorted(words.split())

@@ -75,7 +75,7 @@ def test_every_command_takes_both() -> None:
 
 
 def test_a_log_gets_a_line_every_ten_seconds_with_the_time_left() -> None:
-    lines = ProgressLines(100.0)
+    lines = ProgressLines(100.0, 10.0)
     assert lines.due("timing", 0.1, 105.0) is None
     # 0.2 took 10 s, so 0.8 take 40 s.
     assert lines.due("timing", 0.2, 110.0) == "timing: 20% done, about 40 s left"

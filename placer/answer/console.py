@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment, Segments
+from rich.table import Table
 from rich.text import Text
 
 from placer.answer.detail import Detail
@@ -106,6 +108,8 @@ class _PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """The segments of ``renderable``, their text made `visible`; lines outside tables are `wrapped`."""
         options = options or self.options
+        if isinstance(renderable, Table):
+            self._keep_words(renderable, options)
         loose = isinstance(renderable, Text) and renderable.overflow is None and options.overflow is None
         if isinstance(renderable, Text) and loose and not renderable.spans:
             lines = (wrapped(line, width=options.max_width) for line in renderable.plain.split("\n"))
@@ -114,6 +118,13 @@ class _PlainConsole(Console):
             )
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
+
+    def _keep_words(self, table: Table, options: ConsoleOptions) -> None:
+        """Let no column of ``table`` be narrower than its longest word: a cut number would be another number."""
+        for column in table.columns:
+            if column.max_width is None:
+                cells = (column.header, *column.cells)
+                column.min_width = max(Measurement.get(self, options, cell).minimum for cell in cells)
 
 
 def _width(console: Console) -> int:

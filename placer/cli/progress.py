@@ -6,7 +6,8 @@ import time
 from placer.cli.interruption import stop_if_interrupted
 from placer.cli.terminal import quiet, say
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
+"""The least between two lines of a log."""
 
 
 class ProgressBar:
@@ -27,7 +28,7 @@ class ProgressBar:
             disable=quiet() or not terminal,
         )
         self._task = self._progress.add_task("", total=1.0)
-        self._lines = None if quiet() or terminal else ProgressLines(time.monotonic())
+        self._lines = None if quiet() or terminal else ProgressLines(time.monotonic(), SECONDS_BETWEEN_LINES)
 
     def __enter__(self) -> "ProgressBar":
         self._progress.start()
@@ -47,14 +48,15 @@ class ProgressBar:
 
 
 class ProgressLines:
-    """Lines for a log, at most one in ten seconds; ``start_s`` is the clock's time at which the work began."""
+    """Lines for a log, at most one in ``every_s`` seconds; the work began when the clock showed ``start_s``."""
 
-    def __init__(self, start_s: float) -> None:
+    def __init__(self, start_s: float, every_s: float) -> None:
         self._start_s = self._last_s = start_s
+        self._every_s = every_s
 
     def due(self, text: str, share: float, now_s: float) -> str | None:
         """A line if one is due at ``now_s`` and work is left, with the time left where the ``share`` done tells."""
-        if share >= 1.0 or now_s - self._last_s < _SECONDS_BETWEEN_LINES:
+        if share >= 1.0 or now_s - self._last_s < self._every_s:
             return None
         self._last_s = now_s
         if share <= 0.0:
