@@ -80,7 +80,20 @@ class Explanation:
 
     def document(self) -> dict[str, Any]:
         """The ``explain --json`` document."""
-        return asdict(self)
+        reasons = {field: why for field, why in _WHY_NULL.items() if getattr(self, field) is None}
+        return {**asdict(self), "null_reasons": reasons}
+
+
+_WHY_NULL = {
+    "expert": "the whole layer was asked for",
+    "expert_kv_tokens": "a KV token takes no bytes",
+    "price_us_per_gib": "the solver that made the plan states no multiplier of the budget",
+    "least_hot": "no expert is hot",
+    "best_cold": "no expert is cold",
+    "objective_us": "the placement states none",
+    "calibration": "the profile was not calibrated",
+    "held_by": "nothing holds the layer's count where it is",
+}
 
 
 def explain(placement: PlacementDocument, layer: int, expert: int | None = None) -> Explanation:

@@ -1,7 +1,6 @@
 """How time grows: a fit that finds known exponents, its error, and a sweep of real solves."""
 
 import json
-from dataclasses import asdict
 from itertools import product
 
 import pytest
@@ -9,6 +8,7 @@ from json_documents import check_document
 
 from placer.answer.console import print_answer
 from placer.answer.growth import growth_answer
+from placer.api.bench_growth import BenchGrowth
 from placer.solvers.bench.family import Size
 from placer.solvers.bench.growth import GrowthPoint, fitted, growth
 from placer.solvers.bench.solver_run import Limits
@@ -31,7 +31,6 @@ def test_an_exact_power_law_is_found() -> None:
     assert [one.value for one in result.exponents] == pytest.approx([1.0, 1.5, 0.5])
     assert [one.error for one in result.exponents] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
     assert result.spread == pytest.approx(1.0)
-    check_document(["bench", "--growth"], json.dumps({"growth": [asdict(result)]}))
 
 
 def test_scatter_becomes_error() -> None:
@@ -47,7 +46,11 @@ def test_solves_that_ran_out_of_time_are_left_out_and_counted() -> None:
     result = fitted("made", [*points(1.0), *cut])
     assert result.left_out == 1
     assert result.exponents[0].value == pytest.approx(1.0)
-    assert fitted("made", cut * 9).exponents == ()
+    unfitted = fitted("made", cut * 9)
+    assert unfitted.exponents == ()
+    document = BenchGrowth((result, unfitted)).document()
+    check_document(["bench", "--growth"], json.dumps(document))
+    assert "fewer than five" in document["growth"][1]["null_reasons"]["spread"]
 
 
 def test_a_sweep_solves_and_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,18 @@ class BenchGrowth:
 
     def document(self) -> dict[str, Any]:
         """What ``bench --growth --json`` prints."""
-        return {"growth": [asdict(each) for each in self.families]}
+        return {"growth": [{**asdict(each), "null_reasons": _null_reasons(each)} for each in self.families]}
+
+
+def _null_reasons(grown: Growth) -> dict[str, str]:
+    reasons = {
+        f"points.{number}.gap": "a gap needs a placement and a bound"
+        for number, point in enumerate(grown.points)
+        if point.gap is None
+    }
+    return reasons | (
+        {"spread": "fewer than five solves ended within the limit"} if grown.spread is None else {}
+    )
 
 
 def bench_growth(

@@ -1,6 +1,6 @@
 """`placer bench`: instances solved by the structured solver and its rivals, against records and each other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -80,9 +80,30 @@ class BenchReport:
     def document(self) -> dict[str, Any]:
         """The ``bench --json`` document."""
         return {
-            "rows": [asdict(row) for row in self.rows],
-            "comparison": [asdict(row) for row in self.comparison],
+            "rows": [_explained(row, _ROW_NULLS) for row in self.rows],
+            "comparison": [_explained(row, _COMPARISON_NULLS) for row in self.comparison],
         }
+
+
+_ROW_NULLS = {
+    "objective_us": "no placement was found",
+    "lp_us": "the solver ended before its relaxation was solved, or states none",
+    "bound_us": "nothing was proven",
+    "gap": "a gap needs a placement and a bound",
+    "best_known_us": "no placement is on record, and none was found",
+    "best_known_by": "no placement is on record, and none was found",
+}
+_COMPARISON_NULLS = {
+    "first_us": "no placement was found within the first limit",
+    "structured_us": "no placement was found within the limit",
+    "highs_us": "HiGHS held no placement at the limit",
+    "highs_bound_us": "HiGHS had proven nothing at the limit",
+}
+
+
+def _explained(row: BenchRow | ComparisonRow, reasons: Mapping[str, str]) -> dict[str, Any]:
+    plain = asdict(row)
+    return {**plain, "null_reasons": {field: why for field, why in reasons.items() if plain[field] is None}}
 
 
 def bench(
