@@ -1,10 +1,16 @@
 """Why an expert is where it is, on a placement whose values a reader can rank."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from placements import placement
 
+from placer.answer.console import print_answer
+from placer.answer.detail import Detail
+from placer.answer.explanation import SHOWN, explanation_answer
 from placer.errors import BadInputError
-from placer.explanation import explain
+from placer.explanation import ExpertPlace, explain
 from placer.placement import PlacementDocument
 
 GIB = 2**30
@@ -72,3 +78,17 @@ def test_values_must_cover_every_expert() -> None:
     }
     with pytest.raises(ValueError, match=r"sensitivity.value_us.3: has 1 entries for 3 experts"):
         worked(sensitivity=short)
+
+
+def test_a_layer_of_many_experts_is_shown_whole_with_v_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """100 experts, 60 of them hot: the most valuable, and those around the border."""
+    places = tuple(ExpertPlace(3, at, at < 60, 100.0 - at, 400.0 - 4 * at, at + 1) for at in range(100))
+    found = replace(explain(worked(), 3), experts=100, hot=60, places=places)
+    shown = {}
+    for detail in (Detail.USUAL, Detail.FULL):
+        print_answer(explanation_answer(found), detail)
+        shown[detail] = [
+            line for line in capsys.readouterr().err.splitlines() if re.search(" (hot|cold) ", line)
+        ]
+    assert len(shown[Detail.USUAL]) == SHOWN // 2 + SHOWN + 1
+    assert len(shown[Detail.FULL]) == 100

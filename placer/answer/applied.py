@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import InFull, Usually, VerdictLine
 from placer.exports.applied import Applied, Comparison
 
 SHOWN = 8
@@ -23,10 +23,14 @@ def applied_answer(applied: Applied) -> RenderableType:
         head = VerdictLine(f"the server runs the plan: {same} checks agree")
     lines = [Text(f"{applied.source}, as {applied.runtime} writes it")]
     lines += [line for row in different[:SHOWN] for line in _difference(row)]
-    if len(different) > SHOWN:
-        lines.append(Text(f"... and {len(different) - SHOWN} more (--json has all)"))
-    lines += [Text(f"not compared: {row.what}: {row.do}", style="dim") for row in unknown]
-    return Group(head, *lines)
+    rest = [line for row in different[SHOWN:] for line in _difference(row)]
+    more = (
+        [Usually(Text(f"... and {len(different) - SHOWN} more (-v shows all)")), InFull(*rest)]
+        if rest
+        else []
+    )
+    skipped = [Text(f"not compared: {row.what}: {row.do}", style="dim") for row in unknown]
+    return Group(head, *lines, *more, *skipped)
 
 
 def _difference(row: Comparison) -> list[Text]:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine, note_lines
+from placer.answer.part import InFull, Usually, VerdictLine, note_lines
 from placer.answer.visible import all_visible, visible
 from placer.calibrating import Calibrated
 from placer.profiler.calibration import CalibratedFigure, Calibration, CalibrationSource
@@ -24,7 +24,8 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
         Text(f"  server: {calibration.placement}; routing: {calibration.trace}"),
         Text("  " + "; ".join(_source(each) for each in calibration.sources)),
         Text(""),
-        _figure_table(calibration.figures),
+        Usually(_figure_table(calibration.figures[:_MOST_ROWS], len(calibration.figures))),
+        InFull(_figure_table(calibration.figures, len(calibration.figures))),
         Text(""),
         _factor_table(calibration),
         Text(""),
@@ -68,7 +69,7 @@ def _verdict(calibration: Calibration) -> str:
     )
 
 
-def _figure_table(figures: Sequence[CalibratedFigure]) -> Table:
+def _figure_table(figures: Sequence[CalibratedFigure], total: int) -> Table:
     table = Table(
         title="measured against predicted", title_justify="left", title_style="", box=None, pad_edge=False
     )
@@ -76,7 +77,7 @@ def _figure_table(figures: Sequence[CalibratedFigure]) -> Table:
     for header in ("measured", "predicted", "error", "calibrated", "error"):
         table.add_column(header, justify="right")
     table.add_column("")
-    for each in figures[:_MOST_ROWS]:
+    for each in figures:
         table.add_row(
             each.name,
             _amount(each.measured, each.unit),
@@ -86,8 +87,8 @@ def _figure_table(figures: Sequence[CalibratedFigure]) -> Table:
             f"{each.error_after:+.1%}",
             "" if each.fitted else "check",
         )
-    if len(figures) > _MOST_ROWS:
-        table.add_row(f"and {len(figures) - _MOST_ROWS} more (--json)", *[""] * 6)
+    if total > len(figures):
+        table.add_row(f"and {total - len(figures)} more (-v)", *[""] * 6)
     return table
 
 

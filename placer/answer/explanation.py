@@ -1,10 +1,12 @@
 """What `placer explain` prints: one expert's reasons in sentences, or a layer as a table."""
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import InFull, Usually, VerdictLine
 from placer.answer.visible import visible
 from placer.explanation import ExpertPlace, Explanation
 from placer.units import duration, gib
@@ -48,15 +50,27 @@ def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
 def _layer(found: Explanation) -> RenderableType:
     held = "" if found.held_by is None else f" (held by {found.held_by})"
     head = VerdictLine(f"layer {found.layer}: {found.hot} of {found.experts} experts hot{held}")
-    table = Table(box=None, pad_edge=False)
-    for header in ("expert", "place", "saves per output token", "per GiB", "rank of all"):
-        table.add_column(header, justify="left" if header == "place" else "right")
     border = sum(place.hot for place in found.places)
     shown = [
         place for at, place in enumerate(found.places) if at < SHOWN // 2 or abs(at - border) <= SHOWN // 2
     ]
     left_out = len(found.places) - len(shown)
-    for place in shown:
+    note = [Text(f"{left_out} of {len(found.places)} experts not shown (-v shows all)", style="dim")]
+    return Group(
+        head,
+        Text(""),
+        Usually(_table(shown), *(note if left_out else [])),
+        InFull(_table(found.places)),
+        Text(""),
+        *_multiplier(found),
+    )
+
+
+def _table(places: Sequence[ExpertPlace]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for header in ("expert", "place", "saves per output token", "per GiB", "rank of all"):
+        table.add_column(header, justify="left" if header == "place" else "right")
+    for place in places:
         table.add_row(
             str(place.expert),
             "hot" if place.hot else "cold",
@@ -64,8 +78,7 @@ def _layer(found: Explanation) -> RenderableType:
             duration(place.value_us_per_gib),
             f"{place.rank:,}",
         )
-    note = [Text(f"{left_out} of {len(found.places)} experts not shown (--json has all)", style="dim")]
-    return Group(head, Text(""), table, *(note if left_out else []), Text(""), *_multiplier(found))
+    return table
 
 
 def _multiplier(found: Explanation) -> list[Text]:

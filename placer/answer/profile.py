@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine, note_lines
+from placer.answer.part import InFull, Usually, VerdictLine, note_lines
 from placer.answer.visible import all_visible
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
@@ -75,7 +75,7 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
         for each in check_profile_error(profile, force=True)
     ]
     warnings = [Text(f"warning: {each}", style="yellow") for each in warned]
-    notes = note_lines(cpu.notes)
+    notes = note_lines(dict.fromkeys((*_base_notes(profile), *cpu.notes)))
     sweep = (_sweep_table(cpu), Text("")) if cpu.sweep else ()
     return Group(head, Text(""), errors, Text(""), *sweep, *[Text(fact) for fact in facts], *warnings, *notes)
 
@@ -100,11 +100,8 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
         f"{cpu.bandwidth_bytes_per_s / 1e9:,.0f} GB/s of memory, {cpu.numa_nodes} memory node(s); an expert takes "
         f"{gib(cpu.bytes_per_expert)}",
         f"  assumed: {', '.join(f'{name} {value:g}' for name, value in cpu.efficiency.items())}",
-        f"  source: {cpu.source}",
-        *(f"  kernel: {each}" for each in cpu.evidence),
-        *_gpu_lines(profile),
-        *_merged_lines(profile),
     ]
+    sources = [f"  source: {cpu.source}", *(f"  kernel: {each}" for each in cpu.evidence)]
     note = (
         "note: profile on the server ('placer profile' there, 'placer profile merge') before you rely on it"
     )
@@ -115,6 +112,10 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
         table,
         Text(""),
         *[Text(fact) for fact in facts],
+        Usually(Text("  sources: -v", style="dim")),
+        InFull(*[Text(source) for source in sources]),
+        *[Text(fact) for fact in (*_gpu_lines(profile), *_merged_lines(profile))],
+        *note_lines(_base_notes(profile)),
         Text(note, style="dim"),
     )
 
@@ -150,7 +151,7 @@ def _check_lines(cpu: KernelProfile) -> list[str]:
 
 
 def _base_lines(profile: Profile) -> list[str]:
-    """A decode step's base by part, and what was not timed; nothing where all of it follows from a datasheet."""
+    """A decode step's base by part, one line each; nothing where all of it follows from a datasheet."""
     base = profile.gpu.base
     if base is None:
         return []
@@ -159,8 +160,12 @@ def _base_lines(profile: Profile) -> list[str]:
             f"  {part.count} x {part.name}: {duration(part.curve.at(1), 3)} at one token"
             for part in base.parts
         ),
-        *(f"  note: {note}" for note in base.notes),
     ]
+
+
+def _base_notes(profile: Profile) -> tuple[str, ...]:
+    """What was not timed of a layer's rest."""
+    return () if profile.gpu.base is None else tuple(profile.gpu.base.notes)
 
 
 def _sweep_table(cpu: KernelProfile) -> Table:

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine, note_lines
+from placer.answer.part import InFull, Usually, VerdictLine, note_lines
 from placer.units import duration
 from placer.verification import PartErrors, Verification
 
@@ -43,7 +43,8 @@ def verification_answer(verification: Verification) -> RenderableType:
         Text(""),
         _parts(verification),
         Text(""),
-        _worst(verification),
+        Usually(_worst(verification, SHOWN)),
+        InFull(_worst(verification, None)),
         *notes,
     )
 
@@ -75,11 +76,11 @@ def _parts(verification: Verification) -> Table:
     return table
 
 
-def _worst(verification: Verification) -> Table:
+def _worst(verification: Verification, most: int | None) -> Table:
     table = Table(title="predicted worst", title_justify="left", title_style="", box=None, pad_edge=False)
     for header in ("layer", "tokens", "step", "cold experts", "rows", "measured", "predicted", "error"):
         table.add_column(header, justify="right")
-    for each in verification.worst()[:SHOWN]:
+    for each in verification.worst()[:most]:
         table.add_row(
             str(verification.layers[each.layer_step.layer]),
             str(each.layer_step.tokens),
