@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-runtimes test-packaging browser fuzz tiny-moe gpu-campaign serving-validation reference lint types imports audit lock check clean
+.PHONY: demo test test-docs test-runtimes test-packaging tutorial browser fuzz tiny-moe gpu-campaign serving-validation reference lint types imports audit lock check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -17,7 +17,17 @@ demo: $(VENV)/.kt
 
 ## The tests that need no serving runtime.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not runtime and not packaging"
+	$(BIN)/python -m pytest -m "not docs and not runtime and not packaging"
+
+## The documents: every command of the tutorial runs, and prints what the tutorial shows.
+test-docs: $(VENV)/.dev
+	$(BIN)/python -m pytest -m docs
+
+## Runs the tutorial, and puts what its commands print and draw into docs.
+tutorial: $(VENV)/.dev
+	rm -rf build/tutorial
+	$(BIN)/python -m placer.examples.shown_output docs/tutorial.md --write --folder build/tutorial
+	cp build/tutorial/tutorial/plan.svg docs/plan.svg
 
 ## The tests against real runtime code: kt-kernel's kernels, sglang-kt's own mask functions, a vLLM server, Triton's
 ## interpreter.

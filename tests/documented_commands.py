@@ -5,6 +5,7 @@ import importlib.util
 import re
 import runpy
 import shlex
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class DocumentedCommand:
 def commands_in(markdown: str, program: str) -> list[DocumentedCommand]:
     """Every command of ``program`` (``placer``, ``make``, ``python -m``) in blocks and in code within sentences."""
     start = rf"{re.escape(program)}(?: |$)"
-    blocks = re.findall(r"^(`{3,})[^`\n]*\n(.*?)^\1$", markdown, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^(`{3,})(?:sh[^\n]*)?\n(.*?)^\1$", markdown, re.DOTALL | re.MULTILINE)
     prose = re.sub(r"^(`{3,})[^`\n]*\n.*?^\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     indented = "\n".join(re.findall(r"^(?: {4})+(.*)$", prose, re.MULTILINE))
     found = []
@@ -135,7 +136,9 @@ def parse_module(command: DocumentedCommand) -> None:
         read(parser, list(arguments))
         raise _WasReadError
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # A test may have imported the module already.
+        warnings.simplefilter("ignore", RuntimeWarning)
         patch.setattr(argparse.ArgumentParser, "parse_args", only_read)
         try:
             runpy.run_module(name, run_name="__main__")

@@ -88,3 +88,13 @@ def test_the_runtime_authors_example_runs(tmp_path: Path, monkeypatch: pytest.Mo
     exec(example.replace("/models/checkpoint", str(tmp_path)), names)
     assert names["plan"].hot == {3: (1, 0)}  # type: ignore[attr-defined]
     sys.modules.pop("load", None)
+
+
+def test_every_document_stands_where_its_figures_are_reproduced() -> None:
+    page = REPOSITORY / "docs/reproduce.md"
+    linked = {
+        (page.parent / target).resolve()
+        for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text(encoding="utf-8"))
+    }
+    of_users = {path for path in DOCUMENTS if path.parent != REPOSITORY} | {REPOSITORY / "README.md"}
+    assert of_users - linked <= {page}

@@ -42,9 +42,12 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def test_texts_become_a_trace_with_domains_and_both_phases(run: Run, texts: Path, tmp_path: Path) -> None:
+def test_texts_become_a_trace_with_domains_and_both_phases(
+    run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("transformers", minversion="5")
-    path = tmp_path / "t.safetensors"
+    monkeypatch.chdir(tmp_path)
+    path = Path("t.safetensors")
     arguments = ("--output-tokens", 4, "--temperature", 1, "--cut", 200, "--requests", 2, "-o", path)
     code, err = run(
         "--model",
@@ -61,7 +64,7 @@ def test_texts_become_a_trace_with_domains_and_both_phases(run: Run, texts: Path
     assert trace.header.layers == (0, 1, 2, 3, 4)
     assert np.unique(trace.request).size == 4
     assert set(trace.phase) == {Phase.PREFILL, Phase.DECODE}
-    assert f"{path}: 4 of 4 requests, {trace.tokens:,} tokens" in err
+    assert f" {path}: 4 of 4 requests, {trace.tokens:,} tokens" in f" {err}"
 
 
 def test_an_interrupted_recording_says_how_to_go_on_and_goes_on(

@@ -38,15 +38,21 @@ def ledger_parts(title: str, ledger: Mapping[str, int], budget_bytes: int) -> li
     return [Text(f"{title}: {gib(budget_bytes)}"), *_bar(ledger), table]
 
 
+def part_sizes(ledger: Mapping[str, int]) -> dict[str, int]:
+    """Bytes of every part that a ledger is shown in, by name: hot experts, other weights, KV, runtime, unused."""
+    sizes = dict.fromkeys((name for name, *_ in _GROUPS), 0)
+    for name, size in ledger.items():
+        sizes[_GROUPS[_group(name)][0]] += max(size, 0)
+    return sizes
+
+
 def _group(name: str) -> int:
     return next((at for at, group in enumerate(_GROUPS) if name in group[3]), len(_GROUPS) - 2)
 
 
 def _bar(ledger: Mapping[str, int]) -> list[RenderableType]:
     """The groups beside each other, and what their marks stand for; a group that takes anything gets a mark."""
-    sizes = [0] * len(_GROUPS)
-    for name, size in ledger.items():
-        sizes[_group(name)] += max(size, 0)
+    sizes = list(part_sizes(ledger).values())
     total = sum(sizes)
     if not total:
         return []

@@ -49,7 +49,8 @@ def trace_record(
     at_least(0, output_tokens=output_tokens, temperature=temperature)
     at_least(1, requests=requests, cut=cut, concurrency=concurrency, timeout=timeout)
     check_seed(seed)
-    path = checked_output(Path(output))
+    path = Path(output)
+    checked_output(path)
     prompts = read_prompts(list(text), cut_characters=cut, most_per_domain=requests)
     request = RecordRequest(
         model=path_or_none(model),
