@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.profiler.factor import FactorName, Factors
+from placer.units import duration
 
 WORSE = 0.1
 """Relative error that factors add to a figure which checks them, above which it contradicts them."""
@@ -162,6 +163,6 @@ def extreme_warnings(factors: Factors, step_scale_us: float) -> tuple[str, ...]:
     ]
     if factors.step_us > step_scale_us / EXTREME:
         found.append(
-            f"warning: {factors.step_us / 1e3:.3g} ms are added to a step, half of it and more: {why}"
+            f"warning: {duration(factors.step_us, 3)} are added to a step, half of it and more: {why}"
         )
     return tuple(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.input import checked_input
+from placer.units import duration
 
 ENVIRONMENT = "SGLANG_KT_HYBRID_TIMING=1 SGLANG_KT_HYBRID_TIMING_DEEP=1"
 FLAGS = "--log-level debug --disable-cuda-graph"
@@ -143,8 +144,8 @@ def read_kt_timing_log(path: Path) -> KtTimingLog:
         first = contradicting[0]
         raise BadInputError(
             f"log {path}: in {len(contradicting)} of {len(contradicting) + len(calls)} calls the stages do not add up "
-            f"to the total (layer {first.layer}, step {first.step}: {first.total_us / 1e3:,.2f} ms in all, "
-            f"{(first.submit_us + first.after_submit_us) / 1e3:,.2f} ms in stages)",
+            f"to the total (layer {first.layer}, step {first.step}: {duration(first.total_us)} in all, "
+            f"{duration(first.submit_us + first.after_submit_us)} in stages)",
             CURE,
         )
     if not calls and not unreadable:

@@ -62,7 +62,7 @@ def test_one_mangled_line_is_left_out_and_counted(tmp_path: Path) -> None:
         (line(tokens=0), "1 of 1 lines"),
         ("\n".join([line()] * 3 + [line()[:60]] * 2), "2 of 5 lines"),
         # 0.12 + 0.03 + 0.40 + 0.01 + 1.50 is 2.06 ms.
-        (line().replace("total=2.06", "total=20.60"), "20.60 ms in all, 2.06 ms in stages"),
+        (line().replace("total=2.06", "total=20.60"), "20.60 ms in all, 2.060 ms in stages"),
         (line().replace("total=2.06", "total=0.50"), "in 1 of 1 calls the stages do not add up"),
     ],
 )

@@ -34,6 +34,22 @@ def test_a_baseline_is_slower_by_tokens_per_second_not_by_its_decode_step() -> N
     assert row.split() == ["uniform", "19.00", "ms", "320.0", "25.0%", "+25.0%"]
 
 
+def test_the_verdict_says_how_fast_how_sure_and_against_what() -> None:
+    band = {"low": 300.0, "mid": 400.0, "high": None}
+    latency = {"p50": band, "p95": band}
+    bands = {"output_tokens_per_s": band, "tpot_ms": latency, "ttft_ms": latency, "rests_on": {}}
+    document = placement(
+        {0: [0]},
+        layers=[0],
+        experts=2,
+        predicted={**figures(), "provenance": {}, "band": bands},
+        baselines={"uniform": {**figures(), "output_tokens_per_s": 320.0}},
+    )
+    verdict = " ".join(printed(document).split("\n\n")[0].split())
+    assert "400.0 tokens/s (300.0 to any), decode step 20.00 ms" in verdict
+    assert "(predicted; 1.25x the runtime's default placement)" in verdict
+
+
 def test_a_loss_beyond_sampling_error_is_said_to_be_one() -> None:
     gains = {
         "frequency": {"mean": -0.012, "low": -0.021, "high": -0.003, "distinct": True},

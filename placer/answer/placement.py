@@ -13,7 +13,7 @@ from placer.answer.layer import layer_table
 from placer.answer.ledger import ledger_parts
 from placer.answer.part import InFull, Usually, VerdictLine, note_lines
 from placer.answer.sampling import sampling_lines
-from placer.answer.serving import serving_lines
+from placer.answer.serving import rate_text, serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
 from placer.placement import PlacementDocument
@@ -111,7 +111,7 @@ def verdict_sentence(document: PlacementDocument) -> str:
     sentence = (
         f"{document.model.name}: {document.hot_total:,} of {total:,} experts hot, {kv.tokens:,} KV tokens "
         f"({kv.dtype}), {kv.max_running_requests:,} running requests: "
-        f"{figure(predicted.output_tokens_per_s, 1)} tokens/s, decode step {duration(1e3 * predicted.decode_step_ms)}"
+        f"{rate_text(document)}, decode step {duration(1e3 * predicted.decode_step_ms)}"
     )
     uniform = document.baselines.get("uniform")
     if uniform is None or not uniform.output_tokens_per_s:

@@ -19,10 +19,7 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
         lines.append(Text(f"  {open_loop}", style="bold red" if falls_behind(document) else ""))
     lines.append(Text(f"  {_latencies(document)}"))
     if predicted.band is not None:
-        band = predicted.band.output_tokens_per_s
-        fixed = predicted.open_loop is not None and not predicted.open_loop.falls_behind
-        rate = "" if fixed else f"{_rates(band)}; "
-        lines.append(Text(f"  {rate}ranges are from the cost model's own error (simulated)"))
+        lines.append(Text("  ranges are from the cost model's own error (simulated)"))
     if predicted.time_split is not None:
         lines.append(Text(f"  {_split_sentence(predicted.time_split)}"))
     retracted = predicted.retractions_per_request or 0.0
@@ -65,9 +62,15 @@ def _percentiles(found: Spread, band: BandSection | None) -> str:
     return f"{text} ({duration_range(1e3 * band.low, 1e3 * band.high)})"
 
 
-def _rates(band: BandSection) -> str:
+def rate_text(document: PlacementDocument) -> str:
+    """Output tokens per second with their range, which an open loop that keeps up fixes."""
+    predicted = document.predicted
+    rate = figure(predicted.output_tokens_per_s, 1)
+    if predicted.band is None or (predicted.open_loop is not None and not predicted.open_loop.falls_behind):
+        return f"{rate} tokens/s"
+    band = predicted.band.output_tokens_per_s
     low, high = ("any" if value is None else figure(value, 1) for value in (band.low, band.high))
-    return f"{low} to {high} tokens/s"
+    return f"{rate} tokens/s ({low} to {high})"
 
 
 def _split_sentence(split: TimeSplitSection) -> str:

@@ -21,6 +21,7 @@ from placer.profiler.timing.base_plan import BasePlan
 from placer.profiler.timing.base_points import BasePoint, attention_shapes, base_points
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.stopwatch import Stopwatch
+from placer.units import duration
 
 ATTENTION_ERROR = 0.02
 """bfloat16 inputs and outputs explain 0.003 to 0.005; a kernel that is off by more computes something else."""
@@ -191,7 +192,7 @@ def sums_over_gpus(plan: BasePlan, device: Device) -> tuple[TokenCurve | None, f
     problem = all_reduce_problem(plan.tp) if device.kind == "cuda" else None
     if problem is not None:
         assumed_us = sums_us(datasheet_of_device(device.name), plan.tp)
-        note = f"sums over GPUs are not timed ({problem}): {assumed_us:.0f} us per layer assumed"
+        note = f"sums over GPUs are not timed ({problem}): {duration(assumed_us, 3)} per layer assumed"
         return None, assumed_us, [note]
     widths = [tokens * plan.hidden_size for tokens in plan.grid.tokens]
     samples = time_all_reduce(plan.tp, widths, samples=plan.rounds, device=device.kind)

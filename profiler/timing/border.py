@@ -8,6 +8,7 @@ import numpy as np
 
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.call import least_tokens
+from placer.units import duration
 
 CONTRAST = 1.3
 """Least ratio of two times, at the same rows, that tells two algorithms apart (RAWINT4 shows 2 to 3)."""
@@ -82,7 +83,7 @@ def probe_border(sample_us: Callable[[int], float], hint: int, least: int, most:
 
 
 def _border(how: str, tokens: int, below_us: float, above_us: float, remark: str = "") -> Border:
-    seen = f"{below_us:.0f} us at {tokens} tokens, {above_us:.0f} us at {tokens + 1}"
+    seen = f"{duration(below_us, 3)} at {tokens} tokens, {duration(above_us, 3)} at {tokens + 1}"
     return Border(tokens, f"{how}: {seen}{remark}", _ratio(below_us, above_us))
 
 
