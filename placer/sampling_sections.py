@@ -84,7 +84,8 @@ class RobustSection(Section):
 
     ``value`` is the largest of the domains on the solving steps under the plan, and ``bound`` what no placement at
     these settings can go below: microseconds per output token (criterion time), or a factor over the plan made
-    for each domain alone (regret). ``weights`` are the shares of the domains at which the bound was proven.
+    for each domain alone (regret). ``weights`` are the shares of the domains at which the bound was proven, found
+    in so many ``rounds`` and ``seconds``.
     """
 
     criterion: Literal["time", "regret"]
@@ -95,6 +96,8 @@ class RobustSection(Section):
     weights: dict[str, float]
     domains: dict[str, DomainSection] = Field(min_length=1)
     left_out: dict[str, str] = Field(default_factory=dict)
+    rounds: int | None = Field(default=None, ge=0)
+    seconds: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _matching(self) -> Self:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,33 @@ def test_benchmarks_keep_their_schemas(run: Run) -> None:
     assert run("trace", "bench", "--ids", 100_000, "--json")[0] == 0
     small = ("--family", "balanced", "--size", "1x16x2", "--time-limit", 1)
     assert run("bench", *small, "--json")[0] == 0
+
+
+def test_a_placement_with_every_section_keeps_its_schema(
+    job_reported: ReportedJob, run: Run, tmp_path: Path
+) -> None:
+    job = job_reported.folder
+    # The job's own folder holds a trace, which a checkpoint's folder does not.
+    (tmp_path / "model").mkdir()
+    shutil.copy(job / "config.json", tmp_path / "model")
+    given = (
+        "--model",
+        tmp_path / "model",
+        "--trace",
+        job / "trace.safetensors",
+        "--profile",
+        job / "profile.json",
+    )
+    traffic = ("--prompt-tokens", 16, "--output-tokens", 16, "--concurrency", 4, "--slo-tpot", 1000)
+    quick = ("--max-running", 4, "--chunk", 512, "--gap", 0.05, "--time-limit", 1)
+    limits = ("--hbm-budget", "4GiB", "--pin", "2=all", "--max-hot-per-layer", 5)
+    more = ("--robust", "regret", "--mix", "<i>code</i>=0.5,chat=0.5", "--frontier", "--what-if")
+    code, out, err = run(
+        "solve", *given, *traffic, *limits, *quick, *more, "-o", tmp_path / "plan.json", "--json"
+    )
+    assert code == 0, err
+    optional = {"robust", "mix", "frontier", "what_if", "pinned", "hot_per_layer", "dynamic"}
+    assert optional <= set(json.loads(out))
 
 
 def test_what_is_asked_of_a_placement_keeps_its_schema(
