@@ -53,7 +53,7 @@ def _section(name: str) -> str:
 
 def _signature(name: str) -> str:
     """The call as its file writes it, wrapped."""
-    path = Path(inspect.getfile(getattr(placer, name)))
+    path = Path(inspect.getfile(inspect.unwrap(getattr(placer, name))))
     (found,) = (
         node
         for node in ast.parse(path.read_text(encoding="utf-8")).body

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import typer
 from benchmark_results import sglang_result, written
@@ -297,6 +298,11 @@ def test_trace_compare(run: Run, job_reported: "ReportedJob", tmp_path: Path) ->
         assert found[field] == printed[field]
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = placer.inspect(EXAMPLE, tp=np.int64(2), plan=np.int32(40), hbm_budget=2**35)
+    assert plain(found.document()) == placer.inspect(EXAMPLE, tp=2, plan=40, hbm_budget=2**35).document()
+
+
 # --- the same errors ---------------------------------------------------------------------------------------
 
 
@@ -307,7 +313,17 @@ def test_trace_compare(run: Run, job_reported: "ReportedJob", tmp_path: Path) ->
         (lambda: placer.inspect(EXAMPLE, tp=0), "--tp is 0"),
         (lambda: placer.inspect(EXAMPLE, plan=4), "--plan needs to know the GPU"),
         (lambda: placer.inspect(EXAMPLE, plan=4, hbm_budget=-1), "--hbm-budget"),
-        (lambda: placer.inspect(3), "a int was given where a ModelSpec is expected"),
+        (lambda: placer.inspect(3), "model is 3"),
+        (lambda: placer.inspect(EXAMPLE, tp="2"), "tp is '2'"),
+        (lambda: placer.inspect(EXAMPLE, plan=2, hbm_budget=7.5e9), "hbm_budget is 7500000000.0"),
+        (lambda: placer.inspect(EXAMPLE, plan=2, hbm_budget=2**34, kv_dtype=None), "kv_dtype is None"),
+        (lambda: placer.bench("instance.npz"), "instances is 'instance.npz'"),
+        (lambda: placer.bench(family="balance"), "family 'balance' is not known"),
+        (lambda: placer.compare(EXAMPLE, gpus=2, cpu="epyc-9654", gpu="rtx-4090"), "gpus is 2"),
+        (lambda: placer.compare(EXAMPLE, gpus=(0,), cpu="epyc-9654", gpu="rtx-4090"), "--gpus is 0"),
+        (lambda: placer.evaluate("p", model="m", trace="t", profile="q", mix={"code": "1"}), "mix is"),
+        (lambda: placer.explain("p", layer=True), "layer is True"),
+        (lambda: placer.solve(EXAMPLE, trace=None, profile="p", progress=True), "progress is True"),
         (lambda: placer.trace_info(EXAMPLE), "is a directory"),
         (placer.trace_synth, "from a preset or by Zipf's law"),
         (lambda: placer.trace_synth("olmoe", seed=-1), "--seed is -1"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from placer.answer.bench import write_csv
+from placer.api.checked import checked
 from placer.api.choice import choice, names
 from placer.api.number import check_seed
 from placer.api.opened import Source, path_or_none
@@ -20,6 +21,7 @@ CLOCKS = {"wall": False, "cpu": True}
 """Whether rivals are limited by their own CPU time, by the name of the clock."""
 
 
+@checked
 def bench(
     instances: Sequence[Source] = (),
     *,

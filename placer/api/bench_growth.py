@@ -6,6 +6,7 @@ from typing import Any
 
 from placer.answer.bench import write_csv
 from placer.api.bench import CLOCKS
+from placer.api.checked import checked
 from placer.api.choice import choice, names
 from placer.api.number import check_seed
 from placer.api.opened import Source, path_or_none
@@ -51,6 +52,7 @@ def _null_reasons(grown: Growth) -> dict[str, str]:
     )
 
 
+@checked
 def bench_growth(
     *,
     family: str | Sequence[str] = (),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.choice import names
 from placer.api.number import check_seed
 from placer.api.opened import Source
@@ -11,6 +12,7 @@ from placer.solvers.bench.instance_file import write_instances
 from placer.solvers.bench.selection import selected
 
 
+@checked
 def bench_instances(
     instances: Sequence[Source] = (),
     *,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.choice import choice, names
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened, paths_of
@@ -19,6 +20,7 @@ from placer.profiler.profile import Profile, read_profile, write_profile
 from placer.profiler.serving.server import Scheduler
 
 
+@checked
 def calibrate(
     profile: Profile | Source,
     *,
@@ -44,7 +46,7 @@ def calibrate(
         When they belong to different models, nothing was measured, or a server does not match the placement.
     """
     check_seed(seed)
-    measured = opened(profile, (Profile,), read_profile)
+    measured = opened(profile, read_profile)
     files = [read_benchmark_file(Path(path)) for path in benchmark]
     log = None if kt_log is None else read_kt_timing_log(Path(kt_log))
     fitted = None
@@ -56,8 +58,8 @@ def calibrate(
         checked_output(Path(output), paths_of(placement, trace, *benchmark, kt_log))
     result = calibrate_profile(
         measured,
-        opened(placement, (PlacementDocument,), read_placement),
-        opened(model, (ModelSpec,), read_model),
+        opened(placement, read_placement),
+        opened(model, read_model),
         None if trace is None else routing(trace),
         files,
         log,

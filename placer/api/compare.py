@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.api.budget import hbm_budget_bytes
+from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.choice import kv_dtype as known_kv_dtype
 from placer.api.cpu import named_cpu
@@ -47,6 +48,7 @@ class Compared:
         return comparison_document(self.comparison)
 
 
+@checked
 def compare(
     model: ModelSpec | Source,
     *,
@@ -90,7 +92,7 @@ def compare(
         When no CPU is given, a name is not known, or trace or profile belong to another model.
     """
     check_seed(seed)
-    spec = opened(model, (ModelSpec,), read_model)
+    spec = opened(model, read_model)
     sheet = named_cpu(
         cpu,
         cores=cores,
@@ -159,4 +161,4 @@ def _hardware(
         "--profile FILE holds the CPU and the method that it was made with",
         "leave it out, or make a profile with that method (placer profile)",
     )
-    return profiled_hardware(model, opened(profile, (Profile,), read_profile), gpu)
+    return profiled_hardware(model, opened(profile, read_profile), gpu)

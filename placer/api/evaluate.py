@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from placer import evaluation
+from placer.api.checked import checked
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened
 from placer.api.routing import Routing, routing
@@ -12,6 +13,7 @@ from placer.profiler.profile import Profile, read_profile
 from placer.profiler.trace.mix import check_shares
 
 
+@checked
 def evaluate(
     placement: PlacementDocument | Source,
     *,
@@ -35,10 +37,10 @@ def evaluate(
     if mix:
         check_shares(mix)
     return evaluation.evaluate(
-        opened(placement, (PlacementDocument,), read_placement),
-        opened(model, (ModelSpec,), read_model),
+        opened(placement, read_placement),
+        opened(model, read_model),
         routing(trace),
-        opened(profile, (Profile,), read_profile),
+        opened(profile, read_profile),
         mix=mix or {},
         seed=seed,
     )

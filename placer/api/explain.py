@@ -1,10 +1,12 @@
 """`placer.explain`: why experts are hot or cold."""
 
 from placer import explanation
+from placer.api.checked import checked
 from placer.api.opened import Source, opened
 from placer.placement import PlacementDocument, read_placement
 
 
+@checked
 def explain(
     placement: PlacementDocument | Source, *, layer: int, expert: int | None = None
 ) -> explanation.Explanation:
@@ -15,4 +17,4 @@ def explain(
     BadInputError
         When the placement has no such MoE layer or expert, or was made without a trace.
     """
-    return explanation.explain(opened(placement, (PlacementDocument,), read_placement), layer, expert)
+    return explanation.explain(opened(placement, read_placement), layer, expert)

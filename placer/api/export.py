@@ -2,18 +2,20 @@
 
 from pathlib import Path
 
-from placer.api.opened import Source
+from placer.api.checked import checked
+from placer.api.opened import Source, path_as_text
 from placer.exports.result import ExportResult
 from placer.exports.runtimes import export_placement
 
 
+@checked
 def export(
     placement: Source,
     *,
     output: Source,
     runtime: str = "sglang-kt",
-    model_path: str | None = None,
-    kt_weight_path: str | None = None,
+    model_path: Source | None = None,
+    kt_weight_path: Source | None = None,
     record: bool = False,
 ) -> ExportResult:
     """Write into the folder ``output`` what ``runtime`` needs to run the placement in the file ``placement``.
@@ -27,7 +29,7 @@ def export(
         Path(placement),
         Path(output),
         runtime=runtime,
-        model_path=model_path,
-        kt_weight_path=kt_weight_path,
+        model_path=path_as_text(model_path),
+        kt_weight_path=path_as_text(kt_weight_path),
         record=record,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from placer.api.checked import checked
 from placer.api.opened import Source, path_or_none
 from placer.errors import BadInputError
 from placer.exports.applied import Applied
@@ -26,6 +27,7 @@ class ExportCheck:
         return {"same": self.same, "checks": [check.document() for check in self.checks]}
 
 
+@checked
 def export_check(
     placement: Source,
     *,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.api.budget import hbm_budget_bytes
+from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.choice import kv_dtype as known_kv_dtype
 from placer.api.number import at_least
@@ -48,6 +49,7 @@ class Inspection:
         return self.shape if self.plan is None else {**self.shape, "plan": self.plan}
 
 
+@checked
 def inspect(
     model: ModelSpec | Source,
     *,
@@ -77,7 +79,7 @@ def inspect(
     """
     at_least(0, plan=plan)
     at_least(1, tp=tp, kv_tokens=kv_tokens, chunk=chunk, running=running, ep=ep, pp=pp, dp=dp, numa=numa)
-    spec = opened(model, (ModelSpec,), read_model)
+    spec = opened(model, read_model)
     parallel = Parallelism(tp, ep, pp, dp)
     if spec.checkpoint_format == "fp8_block":
         parallel.check(spec)

@@ -1,20 +1,23 @@
 """`placer.preflight`: is this machine ready to start the server that a placement plans?"""
 
+import os
 from pathlib import Path
 
-from placer.api.opened import Source
+from placer.api.checked import checked
+from placer.api.opened import Source, path_as_text
 from placer.api.progress import Progress, silent
 from placer.readiness.check import Preflight
 from placer.readiness.preflight import preflight as check_machine
 
 
+@checked
 def preflight(
     placement: Source,
     *,
     runtime: str = "sglang-kt",
-    model_path: str | None = None,
-    kt_weight_path: str | None = None,
-    python: str = "python",
+    model_path: Source | None = None,
+    kt_weight_path: Source | None = None,
+    python: Source = "python",
     progress: Progress = silent,
 ) -> Preflight:
     """Every check of this machine against the placement in the file ``placement``.
@@ -29,8 +32,8 @@ def preflight(
     return check_machine(
         Path(placement),
         runtime=runtime,
-        model_path=model_path,
-        kt_weight_path=kt_weight_path,
-        python=python,
+        model_path=path_as_text(model_path),
+        kt_weight_path=path_as_text(kt_weight_path),
+        python=os.fspath(python),
         progress=progress,
     )

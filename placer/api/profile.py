@@ -1,5 +1,6 @@
 """`placer.profile`: this machine's kernels at the model's shapes, timed; or datasheets."""
 
+from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.cpu import named_cpu
 from placer.api.number import at_least, check_seed
@@ -17,6 +18,7 @@ from placer.profiler.profile import Profile, write_profile
 from placer.profiler.profiling import FULL_SECONDS, QUICK_SECONDS, ProfileRequest, profile_model
 
 
+@checked
 def profile(
     model: ModelSpec | Source,
     *,
@@ -84,7 +86,7 @@ def profile(
             "--cpu NAME is a datasheet, and no CPU is timed",
             "leave it out, or leave --cpu out to time this machine; --cpu-method names the kernel of a datasheet",
         )
-    spec = opened(model, (ModelSpec,), read_model)
+    spec = opened(model, read_model)
     target, points_path, inputs = path_or_none(output), path_or_none(points), paths_of(trace)
     if target is not None:
         checked_output(target, inputs)

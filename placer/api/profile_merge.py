@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.opened import Source, opened, paths_of
 from placer.output import checked_output
 from placer.profiler.merged_profile import merge_profiles
 from placer.profiler.profile import Profile, read_profile, write_profile
 
 
+@checked
 def profile_merge(cpu: Profile | Source, gpu: Profile | Source, *, output: Source | None = None) -> Profile:
     """The CPU's side of ``cpu`` beside the GPU's side of ``gpu``.
 
@@ -16,7 +18,7 @@ def profile_merge(cpu: Profile | Source, gpu: Profile | Source, *, output: Sourc
     BadInputError
         When the two are of different models or shapes.
     """
-    sides = [opened(side, (Profile,), read_profile) for side in (cpu, gpu)]
+    sides = [opened(side, read_profile) for side in (cpu, gpu)]
     merged = merge_profiles(*sides)
     if output is not None:
         checked_output(Path(output), paths_of(cpu, gpu))

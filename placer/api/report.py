@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from placer.api.checked import checked
 from placer.api.opened import Source, opened, path_or_none, paths_of
 from placer.api.progress import Progress, silent
 from placer.api.routing import Routing, routing
@@ -51,6 +52,7 @@ class DrawnReport:
         }
 
 
+@checked
 def report(
     placement: Source,
     *,
@@ -78,9 +80,9 @@ def report(
         checked_output(target, paths_of(placement, profile, trace))
     made = make_report(
         Path(placement),
-        profile=None if profile is None else opened(profile, (Profile,), read_profile),
+        profile=None if profile is None else opened(profile, read_profile),
         trace=None if trace is None else routing(trace),
-        model=None if model is None else opened(model, (ModelSpec,), read_model),
+        model=None if model is None else opened(model, read_model),
         progress=progress,
     )
     progress("drawing", 0.9)

@@ -12,13 +12,12 @@ Routing = Trace | Source
 
 def routing(trace: Routing) -> Trace:
     """The trace that ``trace`` is or names; errors as `read_trace`."""
-    kinds = (TokenTrace, CountTrace)
-    return trace if isinstance(trace, kinds) else opened(trace, kinds, read_trace)
+    return trace if isinstance(trace, TokenTrace | CountTrace) else opened(trace, read_trace)
 
 
 def known_model(model: ModelSpec | Source | None) -> KnownModel:
     """What a trace must belong to: all of it from the checkpoint, nothing without one."""
     if model is None:
         return KnownModel()
-    spec = opened(model, (ModelSpec,), read_model)
+    spec = opened(model, read_model)
     return KnownModel(spec.name, spec.moe_layers, spec.num_layers, spec.experts, spec.top_k)

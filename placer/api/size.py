@@ -10,5 +10,5 @@ def size_bytes(
     size: Size, name: str, *, whole_bytes: int | None = None, whole_name: str | None = None
 ) -> int:
     """Bytes that ``size`` means; see `parse_size` for the other parameters and the errors."""
-    text = f"{size}B" if isinstance(size, int) else size
+    text = size if isinstance(size, str) else f"{size}B"
     return parse_size(text, whole_bytes=whole_bytes, whole_name=whole_name, name=name)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from placer.api.budget import hbm_budget_bytes
+from placer.api.checked import checked
 from placer.api.choice import choice, prefill_side
 from placer.api.number import at_least, check_seed
 from placer.api.opened import Source, opened, path_or_none, paths_of
@@ -32,6 +33,7 @@ PLACES = {"all": True, "none": False}
 """Whether all of a pinned layer's experts are hot, by name."""
 
 
+@checked
 def solve(
     model: ModelSpec | Source,
     *,
@@ -97,8 +99,8 @@ def solve(
     check_seed(seed)
     if mix:
         check_shares(mix)
-    spec = opened(model, (ModelSpec,), read_model)
-    measured = opened(profile, (Profile,), read_profile)
+    spec = opened(model, read_model)
+    measured = opened(profile, read_profile)
     usable = measured.gpu.usable_bytes
     cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
     budget = hbm_budget_bytes(hbm_budget, usable, measured.gpu.name, cure)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.opened import Source
 from placer.api.routing import known_model
@@ -12,6 +13,7 @@ from placer.profiler.trace.trace import Phase, Trace
 PHASES: dict[str, Phase | None] = {"all": None, "prefill": Phase.PREFILL, "decode": Phase.DECODE}
 
 
+@checked
 def trace(
     source: Source, *, model: ModelSpec | Source | None = None, format: str = "auto", phase: str = "all"
 ) -> Trace:

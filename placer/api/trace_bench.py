@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from placer.api.checked import checked
 from placer.api.opened import Source
 from placer.api.progress import Progress, silent
 from placer.api.routing import known_model
@@ -22,6 +23,7 @@ class TraceBench:
         return {"rows": [asdict(row) for row in self.rows]}
 
 
+@checked
 def trace_bench(
     source: Source | None = None,
     *,

@@ -1,5 +1,6 @@
 """`placer.trace_compare`: whether traffic has drifted so far that a plan should be solved again."""
 
+from placer.api.checked import checked
 from placer.api.choice import prefill_side
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened
@@ -11,6 +12,7 @@ from placer.placement import PlacementDocument, read_placement
 from placer.profiler.profile import Profile, read_profile
 
 
+@checked
 def trace_compare(
     first: Routing,
     second: Routing,
@@ -33,9 +35,9 @@ def trace_compare(
     """
     check_seed(seed)
     return compare_traces(
-        opened(placement, (PlacementDocument,), read_placement),
-        opened(model, (ModelSpec,), read_model),
-        opened(profile, (Profile,), read_profile),
+        opened(placement, read_placement),
+        opened(model, read_model),
+        opened(profile, read_profile),
         routing(first),
         routing(second),
         worth=worth,

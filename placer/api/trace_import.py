@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.number import at_least
 from placer.api.opened import Source
@@ -13,6 +14,7 @@ from placer.model.spec import ModelSpec
 from placer.profiler.trace.fleet import Imported, ImportRequest, import_files
 
 
+@checked
 def trace_import(
     sources: Sequence[Source],
     *,

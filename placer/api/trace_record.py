@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.number import at_least, check_seed
 from placer.api.opened import Source, path_or_none
 from placer.api.progress import Progress, silent
@@ -13,6 +14,7 @@ from placer.profiler.trace.record import RecordRequest, record
 from placer.profiler.trace.recording import Recording
 
 
+@checked
 def trace_record(
     text: Sequence[str],
     *,

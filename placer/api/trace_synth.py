@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.number import check_seed
 from placer.api.opened import Source
 from placer.api.routing import known_model
@@ -14,6 +15,7 @@ from placer.profiler.trace.trace import TokenTrace
 from placer.profiler.trace.zipf import zipf_trace
 
 
+@checked
 def trace_synth(
     preset: str | None = None,
     *,

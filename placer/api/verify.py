@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer import verification
+from placer.api.checked import checked
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened
 from placer.api.progress import Progress, silent
@@ -27,6 +28,7 @@ class Verified:
         return {**self.cold.document(), "hot_side": self.joined.document()}
 
 
+@checked
 def verify(
     placement: PlacementDocument | Source,
     *,
@@ -60,12 +62,12 @@ def verify(
         max_seconds=max_seconds,
         seed=seed,
     )
-    spec = opened(model, (ModelSpec,), read_model)
+    spec = opened(model, read_model)
     inputs = (
-        opened(placement, (PlacementDocument,), read_placement),
+        opened(placement, read_placement),
         spec,
         routing(trace),
-        opened(profile, (Profile,), read_profile),
+        opened(profile, read_profile),
     )
     cold = verification.verify(*inputs, request, progress=progress)
     joined = verify_joined(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from placer.api.checked import checked
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened
 from placer.api.routing import Routing, routing
@@ -12,6 +13,7 @@ from placer.profiler.profile import Profile, read_profile
 from placer.runtime_verification import RuntimeVerification, verify_runtime
 
 
+@checked
 def verify_kt_log(
     placement: PlacementDocument | Source,
     kt_log: Source,
@@ -30,10 +32,10 @@ def verify_kt_log(
     """
     check_seed(seed)
     return verify_runtime(
-        opened(placement, (PlacementDocument,), read_placement),
-        opened(model, (ModelSpec,), read_model),
+        opened(placement, read_placement),
+        opened(model, read_model),
         routing(trace),
-        opened(profile, (Profile,), read_profile),
+        opened(profile, read_profile),
         read_kt_timing_log(Path(kt_log)),
         seed=seed,
     )
