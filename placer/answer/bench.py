@@ -16,7 +16,7 @@ from placer.answer.visible import all_visible, visible
 from placer.output import write_whole
 from placer.solvers.bench.bench import BenchReport, BenchRow
 from placer.solvers.bench.comparison import ComparisonRow
-from placer.units import MIB, figure
+from placer.units import MIB, figure, gap_percent
 
 
 def bench_answer(report: BenchReport) -> RenderableType:
@@ -62,7 +62,7 @@ def _results(rows: Sequence[BenchRow]) -> Iterator[RenderableType]:
                 _over(row.objective_us, row.best_known_us),
                 _us(row.lp_us),
                 _us(row.bound_us),
-                "-" if row.gap is None else f"{row.gap:z.3%}",
+                "-" if row.gap is None else gap_percent(row.gap),
                 f"{row.seconds:.2f}",
                 f"{row.peak_bytes / MIB:,.0f}",
                 str(row.status),

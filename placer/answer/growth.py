@@ -7,6 +7,7 @@ from rich.table import Table
 
 from placer.answer.part import VerdictLine
 from placer.solvers.bench.growth import Growth
+from placer.units import gap_percent
 
 
 def growth_answer(results: Sequence[Growth]) -> RenderableType:
@@ -37,7 +38,7 @@ def _points(result: Growth) -> Table:
             f"{point.steps}",
             f"{point.seconds:.2f}",
             f"{point.cpu_seconds:.2f}",
-            "-" if point.gap is None else f"{point.gap:z.3%}",
+            "-" if point.gap is None else gap_percent(point.gap),
             point.status,
         )
     return table
