@@ -5,21 +5,25 @@ from pathlib import Path
 
 from fuzzing.campaign import campaign
 from fuzzing.readers import READERS
-from fuzzing.record import record
+from fuzzing.record import record, recorded_inputs
 
 
 def main() -> None:
-    """Run a campaign on each reader that is named, one after the other, and record it where asked to."""
+    """Run a campaign on each reader that is named, one after the other; go on from a record and add to it."""
     parser = argparse.ArgumentParser(prog="fuzzing", description=__doc__)
     parser.add_argument("readers", nargs="*", help=f"readers; all without any: {', '.join(READERS)}")
     parser.add_argument("--inputs", type=int, default=200_000, help="inputs for each reader")
     parser.add_argument("--seed", type=int, default=0, help="seed of the mutations")
-    parser.add_argument("-o", "--output", type=Path, help="record to make again, with these campaigns in it")
+    parser.add_argument("--minutes", type=float, default=1e6, help="most minutes for each reader")
+    parser.add_argument("-o", "--output", type=Path, help="record that says where to go on, and is added to")
     asked = parser.parse_args()
     if unknown := [name for name in asked.readers if name not in READERS]:
         parser.error(f"no reader {unknown[0]}; there are {', '.join(READERS)}")
     for name in asked.readers or READERS:
-        tally = campaign(name, asked.inputs, asked.seed)
+        start = 0 if asked.output is None else recorded_inputs(asked.output, name, asked.seed)
+        tally = campaign(name, start, asked.inputs, asked.seed, most_seconds=60 * asked.minutes)
+        if not tally.inputs:
+            continue
         print(
             f"{name}: {tally.inputs:,} inputs, {tally.accepted:,} accepted, {tally.refused:,} refused, slowest "
             f"{tally.slowest_seconds * 1e3:,.0f} ms, {tally.seconds:,.0f} s, {len(tally.faults)} faults",

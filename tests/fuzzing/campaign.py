@@ -18,24 +18,30 @@ STALLED_SECONDS = 60.0
 """An alarm does not reach native code that never returns: a worker without news for so long is ended."""
 
 
-def campaign(name: str, inputs: int, seed: int) -> Tally:
-    """The tally of ``inputs`` inputs of the campaign with ``seed`` on reader ``name``; faults are kept as files."""
-    total = Tally()
-    while total.inputs < inputs:
+def campaign(name: str, start: int, stop: int, seed: int, *, most_seconds: float = 1e9) -> Tally:
+    """The tally of inputs ``start`` to ``stop`` of the campaign with ``seed`` on reader ``name``.
+
+    Faults are kept as files. After ``most_seconds`` it ends where it is.
+    """
+    total, deadline = Tally(), time.monotonic() + most_seconds
+    while start + total.inputs < stop and time.monotonic() < deadline:
         with TemporaryDirectory(dir=IN_MEMORY) as folder:
-            died = _run(name, Path(folder), seed, total.inputs, inputs)
+            died = _run(name, Path(folder), seed, (start + total.inputs, stop), deadline)
             total = total.joined(_tally(Path(folder) / "tally.json"))
             if died is not None:
                 # Inputs since the last report are passed over, and the one that was being read is kept.
                 kept = keep(name, (Path(folder) / "files" / READERS[name].file).read_bytes())
                 total = total.joined(Tally(inputs=REPORT_EVERY, faults={f"{died} ({kept.name})": 1}))
+    for left in total.left_behind:
+        total.faults[f"left {left} behind"] = 1
     return total
 
 
-def _run(name: str, folder: Path, seed: int, start: int, stop: int) -> str | None:
-    """How the worker died, or None when it came to its end."""
-    arguments = [name, str(folder), str(seed), str(start), str(stop)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
+def _run(name: str, folder: Path, seed: int, numbers: tuple[int, int], deadline: float) -> str | None:
+    """How the worker died, or None when it came to its end or the time was over."""
+    arguments = [name, str(folder), str(seed), *map(str, numbers)]
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     with subprocess.Popen([sys.executable, "-m", "fuzzing.worker", *arguments], env=environment) as process:
         news, seen = time.monotonic(), 0.0
         while process.poll() is None:
@@ -43,6 +49,9 @@ def _run(name: str, folder: Path, seed: int, start: int, stop: int) -> str | Non
             changed = _changed(folder)
             if changed != seen:
                 news, seen = time.monotonic(), changed
+            if time.monotonic() > deadline:
+                process.kill()
+                return None
             if time.monotonic() - news > STALLED_SECONDS:
                 process.kill()
                 return f"no answer within {STALLED_SECONDS:g} s, and no alarm reached it"

@@ -16,7 +16,7 @@ from fuzzing.trial import trial
 
 MOST_BYTES = 4 * 2**30
 """Beyond what libraries map by themselves."""
-USED_EVERY = 16
+USED_EVERY = 50
 """Every so many inputs are also used as commands use them."""
 REPORT_EVERY = 200
 
