@@ -5,9 +5,11 @@ when it is first used.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from placer.errors import BadInputError, InfeasibleError, MissingComponentError, PlacerError
+
+TYPE_CHECKING = False
+"""True for type checkers; `typing` itself would take longer to load than all that is needed before Ctrl-C is heard."""
 
 if TYPE_CHECKING:
     from placer.api.bench import bench
@@ -75,7 +77,7 @@ __all__ = [
 if not TYPE_CHECKING:
     # Type checkers read the imports above, and know of no other name.
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         """The function called ``name``, from its file in `placer.api`."""
         if name not in __all__:
             raise AttributeError(f"module 'placer' has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = 130
@@ -26,7 +25,7 @@ def main() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _leave(_number: int = 0, _frame: object = None) -> NoReturn:
+def _leave(_number: int = 0, _frame: object = None) -> None:
     """End at once: nothing has been begun, and modules may be half loaded."""
     os.write(2, b"interrupted: no result was written\n")
     os._exit(_INTERRUPTED)
