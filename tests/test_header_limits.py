@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from family_configs import FP8
 from sparse_checkpoint import write_checkpoint
+from tiny_model import TINY_CONFIG
 
 MAX_SECONDS = 2.0
 MAX_BYTES = 300 * 10**6
@@ -297,3 +298,12 @@ def test_a_pipe_in_the_place_of_a_shard_is_not_waited_for(tmp_path: Path) -> Non
     (folder / "model-00002-of-00002.safetensors").unlink()
     os.mkfifo(folder / "model-00002-of-00002.safetensors")
     assert "not a file" in measured_read(folder)["said"]
+
+
+def test_a_folder_of_a_hundred_thousand_files_is_read_in_time(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(TINY_CONFIG))
+    for number in range(100_000):
+        os.close(os.open(tmp_path / f"{number}.bin", os.O_CREAT | os.O_WRONLY))
+    found = measured_read(tmp_path)
+    assert found["said"] == ""
+    assert found["seconds"] < MAX_SECONDS

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from placer.answer.spelling import spell_out
 from placer.cli.application import app
 from placer.cli.argument import check_nothing_empty
 from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
@@ -26,6 +27,8 @@ def main() -> None:
     # Python leaves a closed standard stream as None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        spell_out(stream)
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # Under nohup a command outlives its terminal.

@@ -59,9 +59,11 @@ def check_npy_claim(
     claimed_bytes = dtype.itemsize
     for side in shape:
         claimed_bytes *= side
-    if min(shape, default=0) < 0 or claimed_bytes > held_bytes:
+    # A side of 0 hides what the others claim.
+    if min(shape, default=0) < 0 or max(claimed_bytes, *shape, 0) > held_bytes:
         raise BadInputError(
-            f"{where}: array {name!r} claims {claimed_bytes} bytes, the file holds {held_bytes}",
+            f"{where}: array {name!r} claims {claimed_bytes} bytes in the shape {shape!s:.80}, the file holds "
+            f"{held_bytes}",
             "the file is damaged: save it again",
         )
     return claimed_bytes

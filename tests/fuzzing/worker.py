@@ -32,7 +32,7 @@ def main(name: str, folder: Path, seed: int, start: int, stop: int) -> None:
     reader.prepare(files)
     beside = {path.name for path in files.iterdir()} | {reader.file}
     samples = seeds(reader)
-    _limit_memory()
+    limit_memory()
     path, tally, started = files / reader.file, Tally(), time.perf_counter()
     for number in range(start, stop):
         data = nth_input(reader, samples, seed, number)
@@ -41,15 +41,17 @@ def main(name: str, folder: Path, seed: int, start: int, stop: int) -> None:
         if tally.inputs % REPORT_EVERY == 0 or number + 1 == stop:
             tally.seconds = time.perf_counter() - started
             tally.left_behind = sorted({path.name for path in files.iterdir()} - beside)
-            _report(folder / "tally.json", tally)
+            report(folder / "tally.json", tally)
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
+    """Let this process map `MOST_BYTES` more than it has."""
     mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MOST_BYTES,) * 2)
 
 
-def _report(path: Path, tally: Tally) -> None:
+def report(path: Path, tally: Tally) -> None:
+    """Write ``tally`` to ``path``, whole."""
     temporary = path.with_suffix(".new")
     temporary.write_text(json.dumps(asdict(tally)), encoding="utf-8")
     os.replace(temporary, path)
