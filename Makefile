@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := build/installed
 VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-docs test-runtimes test-packaging tutorial browser fuzz tiny-moe gpu-campaign serving-validation reference lint types imports audit lock check clean
+.PHONY: demo test test-docs test-runtimes test-packaging tutorial browser fuzz fuzz-guided tiny-moe gpu-campaign serving-validation reference lint types imports audit lock check clean
 
 # --- what users run -------------------------------------------------------------------------------------
 
@@ -39,6 +39,11 @@ READERS ?=
 INPUTS ?= 200000
 fuzz: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m fuzzing $(READERS) --inputs $(INPUTS) -o docs/fuzzing.md
+
+## The same, changing further what reaches new code; not recorded.
+fuzz-guided: $(VENV)/.dev
+	$(PIP) install --quiet atheris==3.0.0
+	PYTHONPATH=tests $(BIN)/python -m fuzzing $(READERS) --inputs $(INPUTS) --guided
 
 ## Makes examples/tiny-moe again: trains the small model (about 20 minutes of one core) and records its routing.
 tiny-moe: $(VENV)/.placer

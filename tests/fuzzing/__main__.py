@@ -16,12 +16,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the mutations")
     parser.add_argument("--minutes", type=float, default=1e6, help="most minutes for each reader")
     parser.add_argument("-o", "--output", type=Path, help="record that says where to go on, and is added to")
+    parser.add_argument(
+        "--guided", action="store_true", help="change further what covers new code; needs atheris"
+    )
     asked = parser.parse_args()
+    if asked.guided and asked.output is not None:
+        parser.error("the record is of plain campaigns: leave -o or --guided out")
     if unknown := [name for name in asked.readers if name not in READERS]:
         parser.error(f"no reader {unknown[0]}; there are {', '.join(READERS)}")
     for name in asked.readers or READERS:
         start = 0 if asked.output is None else recorded_inputs(asked.output, name, asked.seed)
-        tally = campaign(name, start, asked.inputs, asked.seed, most_seconds=60 * asked.minutes)
+        tally = campaign(
+            name, start, asked.inputs, asked.seed, most_seconds=60 * asked.minutes, guided=asked.guided
+        )
         if not tally.inputs:
             continue
         print(
