@@ -23,7 +23,8 @@ def campaign(
 ) -> Tally:
     """The tally of inputs ``start`` to ``stop`` of the campaign with ``seed`` on reader ``name``.
 
-    Faults are kept as files. With ``guided`` the inputs are those that `fuzzing.guided` makes. After ``most_seconds`` it ends where it is.
+    Faults are kept as files. With ``guided`` the inputs are those that `fuzzing.guided` makes. After
+    ``most_seconds`` it ends where it is.
     """
     total, deadline = Tally(), time.monotonic() + most_seconds
     while start + total.inputs < stop and time.monotonic() < deadline:
