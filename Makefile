@@ -109,7 +109,7 @@ browser:
 		|| echo "Chromium could not be installed here: the page will not be opened by a test"
 
 clean:
-	rm -rf $(VENV) $(RUNTIMES) build demo-output
+	rm -rf $(VENV) $(RUNTIMES) build demo-output tutorial
 
 # --- environments ---------------------------------------------------------------------------------------
 
