@@ -43,7 +43,10 @@ class QuickCheck:
         )
 
     def __call__(self, request: SolveRequest) -> Prediction | None:
-        """Figures of a plan that serves ``request``, simulated; None where none is found or nothing fits."""
+        """Figures of a plan that serves ``request``, simulated; None where none is found or nothing fits.
+
+        Of the levels whose frequency ranking serves, the most promising for the request's objective.
+        """
         # Bounds are of no use here.
         request = replace(request, gap=max(request.gap, LEVEL_GAP))
         try:
@@ -54,7 +57,7 @@ class QuickCheck:
         problems = LevelProblems(self._model, self._cost, request, limits, self._steps, self._counts)
         choosing = Choosing(self._model, self._cost, request, self._choosing_steps, self._choosing)
         nearest: tuple[float, Level] | None = None
-        for level in grid:
+        for level in problems.promising_first(grid):
             frequency = problems.baseline("frequency", level)
             figures = choosing.figures(level, frequency)
             if choosing.serves(level, frequency):

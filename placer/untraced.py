@@ -7,16 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from placer.choosing import Candidate, serves
+from placer.choosing import Candidate, Choosing
 from placer.errors import BadInputError, InfeasibleError
 from placer.hot_bounds import hot_bounds
 from placer.level import Level
-from placer.level_cost import LevelCosts
 from placer.level_predictions import level_predictions
 from placer.level_room import request_levels
 from placer.model.spec import ModelSpec
 from placer.objective import Objective, limits_of, weighed
-from placer.prediction import Prediction, predict
+from placer.prediction import Prediction
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.replays import Replays
@@ -24,7 +23,7 @@ from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask
 from placer.target_advice import target_advice
-from placer.targets import Reached, has_targets, targets_missed
+from placer.targets import targets_missed
 from placer.whole_layers import whole_layers
 
 _REQUESTS = 64
@@ -68,68 +67,63 @@ def first_experts(model: ModelSpec, per_layer: int) -> Mask:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The first ``per_layer`` experts of every layer, at a level."""
+    """The first ``per_layer`` experts of every layer (``hot``: bool [L, E]), at a level."""
 
     level: Level
     per_layer: int
-    costs: LevelCosts
+    hot: Mask
     objective_us: float
 
-    def figures(self, request: SolveRequest) -> Prediction:
-        """Simulated figures of the plan."""
-        L, E = self.costs.decode.hot_us.shape[1:]
-        hot = np.zeros((L, E), dtype=bool)
-        hot[:, : self.per_layer] = True
-        cold_share = 1.0 - self.per_layer / E
-        return predict(
-            self.costs,
-            hot,
-            cold_share,
-            self.level.settings,
-            request.workload,
-            request.seed,
-            request.scheduler,
-        )
+
+@dataclass(frozen=True)
+class _Uniform:
+    """Uniform routing replayed for a model, and what its steps cost."""
+
+    model: ModelSpec
+    cost: CostModel
+    trace: TokenTrace
+    replays: Replays
+
+    def choosing(self, request: SolveRequest) -> Choosing:
+        """Plans of ``request``, simulated on the same steps as the figures that are printed."""
+        return Choosing(self.model, self.cost, request, self.replays, self.trace)
+
+    def plans(self, request: SolveRequest) -> list[_Plan]:
+        """By objective: of every level the best count for the objective, and the best for each latency target."""
+        workload, L = request.workload, len(self.model.moe_layers)
+        limits = hot_bounds(self.model, {}, least=request.least_hot, most=request.most_hot)
+        plans = []
+        for level in request_levels(self.model, request):
+            running = level.settings.max_running_requests
+            costs = self.replays.costs(self.model, self.cost, level, workload, request.tp)
+            most = min(level.room_experts // L, int(limits.most.min()))
+            counts = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
+            masks = {count: first_experts(self.model, count) for count in counts}
+            objective = weighed(request.objective, running)
+            targets = limits_of(workload, running, prompts_known=True)
+            found = {
+                min(counts, key=lambda count: costs.weighted_us(masks[count], weighting))
+                for weighting in (objective, *(limit.weighting for limit in targets))
+            }
+            plans += [
+                _Plan(level, count, masks[count], costs.weighted_us(masks[count], objective))
+                for count in sorted(found)
+            ]
+        return sorted(plans, key=lambda plan: plan.objective_us)
 
 
-def _plans(model: ModelSpec, cost: CostModel, request: SolveRequest, replays: Replays) -> list[_Plan]:
-    """By objective: of every level the best count for the objective, and the best for each latency target."""
-    workload, L = request.workload, len(model.moe_layers)
-    limits = hot_bounds(model, {}, least=request.least_hot, most=request.most_hot)
-    plans = []
-    for level in request_levels(model, request):
-        running = level.settings.max_running_requests
-        costs = replays.costs(model, cost, level, workload, request.tp)
-        most = min(level.room_experts // L, int(limits.most.min()))
-        counts = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
-        objective = weighed(request.objective, running)
-        targets = limits_of(workload, running, prompts_known=True)
-        found = {
-            min(counts, key=lambda count: costs.weighted_us(first_experts(model, count), weighting))
-            for weighting in (objective, *(limit.weighting for limit in targets))
-        }
-        plans += [
-            _Plan(level, count, costs, costs.weighted_us(first_experts(model, count), objective))
-            for count in sorted(found)
-        ]
-    return sorted(plans, key=lambda plan: plan.objective_us)
-
-
-def _best(plans: Sequence[_Plan], request: SolveRequest) -> tuple[_Plan | None, list[Reached]]:
-    """The best of ``plans`` that serves, if any does; and what those that were simulated reach."""
+def _best(plans: Sequence[_Plan], choosing: Choosing, objective: Objective) -> _Plan | None:
+    """The best of ``plans`` that serves, if any does."""
     best: tuple[_Plan, Candidate] | None = None
-    reached = []
     for plan in plans:
-        figures = plan.figures(request)
-        reached.append(Reached(plan.level.settings, figures))
-        if has_targets(request.workload) and not serves(request, figures):
+        if not choosing.serves(plan.level, plan.hot):
             continue
-        candidate = Candidate(figures, plan.objective_us)
-        if best is None or candidate.better_than(best[1], request.objective):
+        if objective is Objective.THROUGHPUT:
+            return plan
+        candidate = Candidate(choosing.figures(plan.level, plan.hot), plan.objective_us)
+        if best is None or candidate.better_than(best[1], objective):
             best = plan, candidate
-        if request.objective is Objective.THROUGHPUT:
-            break
-    return None if best is None else best[0], reached
+    return None if best is None else best[0]
 
 
 def solve_untraced(
@@ -148,26 +142,28 @@ def solve_untraced(
     started = time.monotonic()
     request.behaviour.check(model.top_k)
     cost = replace(cost, behaviour=request.behaviour)
-    replays = Replays(uniform_trace(model, request.seed), request.seed, "decode")
-    plans = _plans(model, cost, request, replays)
-    best, tried = _best(plans, request)
+    trace = uniform_trace(model, request.seed)
+    uniform = _Uniform(model, cost, trace, Replays(trace, request.seed, "decode"))
+    plans, choosing = uniform.plans(request), uniform.choosing(request)
+    best = _best(plans, choosing, request.objective)
     if best is None:
 
         def check(changed: SolveRequest) -> Prediction | None:
+            tried = uniform.choosing(changed)
             try:
-                found, _ = _best(_plans(model, cost, changed, replays), changed)
+                found = _best(uniform.plans(changed), tried, changed.objective)
             except (BadInputError, InfeasibleError):
                 return None
-            return None if found is None else found.figures(changed)
+            return None if found is None else tried.figures(found.level, found.hot)
 
-        advice = target_advice(request, tried, check, lambda text: progress(text, 0.9))
+        advice = target_advice(request, choosing.reached, check, lambda text: progress(text, 0.9))
         goodput = request.objective is Objective.GOODPUT
-        raise targets_missed(request.workload, tried, advice, goodput=goodput)
-    level, hot, costs = best.level, first_experts(model, best.per_layer), best.costs
+        raise targets_missed(request.workload, choosing.reached, advice, goodput=goodput)
+    level, hot, costs = best.level, best.hot, choosing.costs(best.level)
     (figures,) = level_predictions(
         model,
         cost,
-        replays,
+        uniform.replays,
         costs,
         level,
         {"equal_per_layer": hot},

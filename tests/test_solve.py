@@ -185,6 +185,18 @@ def test_without_a_trace_every_layer_holds_the_same_first_experts(tiny: ModelSpe
     assert any("uniform" in note for note in answer.notes)
 
 
+def test_without_a_trace_targets_are_judged_on_the_figures_that_are_printed(tiny: ModelSpec) -> None:
+    # Five requests per second mostly run alone, so steps of one request are what their TPOT is made of.
+    def at_most(tpot_ms: float) -> Solved:
+        workload = Workload(64, 32, 4, rate_per_s=5.0, slo_tpot_ms=tpot_ms)
+        return solve_untraced(tiny, tiny_cost(), SolveRequest(workload, room_for(tiny, 10), max_running=4))
+
+    reached = at_most(1e6).prediction
+    assert reached.tpot_ms_p95 < 0.8 * reached.decode_step_ms
+    kept = at_most(1.0001 * reached.tpot_ms_p95)
+    assert kept.prediction.tpot_ms_p95 == reached.tpot_ms_p95
+
+
 def test_the_multiplier_says_what_a_larger_budget_gains(tiny: ModelSpec) -> None:
     def popular(random: np.random.Generator, _layer: int) -> list[int]:
         keys = np.log(1.0 / np.arange(1, 9)) + random.gumbel(size=8)
