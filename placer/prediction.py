@@ -12,6 +12,7 @@ from placer.level_cost import LevelCosts
 from placer.level_steps import LevelSteps
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.step_time import SampledStepTimes, StepSamples
 from placer.profiler.steps import StepKind
 from placer.profiler.uncertainty import Uncertainty
 from placer.serving import ServingFigures, serving_figures
@@ -69,6 +70,29 @@ class Prediction:
     serving: ServingFigures | None = None
     split: TimeSplit | None = None
     bands: FigureBands | None = None
+
+
+def predict(
+    costs: LevelCosts,
+    hot: Mask,
+    cold_share: float,
+    settings: ServerSettings,
+    workload: Workload,
+    seed: int,
+    scheduler: Scheduler = Scheduler.SGLANG,
+) -> Prediction:
+    """Figures of the placement ``hot`` (bool [L, E]) on the level's own steps alone, whatever number of requests runs.
+
+    ``cold_share`` is the share of selections outside the hot set on the same requests.
+    """
+    layers_us = costs.decode.layer_us(hot)
+    figures = serving_figures(
+        _level_times(costs, layers_us.sum(axis=1), hot, workload, seed),
+        level_server(settings, workload, scheduler),
+        workload,
+        seed,
+    )
+    return _prediction(costs, hot, layers_us, figures, cold_share, workload)
 
 
 def predict_at_sizes(
@@ -145,3 +169,18 @@ def _prediction(
         goodput_tokens_per_s=figures.goodput_tokens_per_s if judged else None,
         serving=figures,
     )
+
+
+def _level_times(
+    costs: LevelCosts, layers_us: NDArray[np.float64], hot: Mask, workload: Workload, seed: int
+) -> SampledStepTimes:
+    """Times of the level's own sizes of steps; ``layers_us`` float [S] of its decode steps."""
+    decode, prefill = costs.decode, costs.prefill
+    base_us = decode.base_us - decode.kv_token_us * decode.tokens * workload.mean_context_tokens
+    if prefill is None:
+        chunk = StepSamples(1, np.zeros(1), 0.0, 0.0)
+    else:
+        chunk_us = prefill.layer_us(hot).sum(axis=1)
+        chunk = StepSamples(prefill.tokens, chunk_us, prefill.base_us, decode.kv_token_us)
+    own = StepSamples(decode.tokens, layers_us, base_us, decode.kv_token_us)
+    return SampledStepTimes(decode=(own,), prefill=(chunk,), seed=seed)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from roomy_requests import with_room
 from test_solve import last_two, routed
-from test_target_search import with_room
 from tiny_model import line, tiny_cost, tiny_model
 
 from placer.hot_bounds import hot_bounds
