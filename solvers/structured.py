@@ -67,6 +67,8 @@ TINY_ENTRIES = 4_000
 """Steps x layers x experts up to which the whole problem goes to HiGHS at once."""
 SMALL_ENTRIES = 60_000
 """Entries up to which it does when a gap is left at the end."""
+TRIAL_S = 5.0
+"""What HiGHS gets at the end in any case, or as long as all before it took; more only where that got it on."""
 
 
 def solve_structured(
@@ -188,7 +190,7 @@ class _Solve:
         # Worth its tenths of a second even where rounding the relaxation already meets the gap.
         self._search_quickly()
         if not self.done() and self.problem.hot_us.size <= TINY_ENTRIES:
-            self._solve_whole()
+            self._solve_whole(self.deadline.left_s())
         steps = [self._count, self._search_longer, self._solve_layers, self._solve_small]
         for step in [*steps, *([self._go_on] if self.prove else [])]:
             if self.done() or self.deadline.passed():
@@ -413,11 +415,19 @@ class _Solve:
             self.take(self.pool.choose(self.floors.price))
 
     def _solve_small(self) -> None:
-        if TINY_ENTRIES < self.problem.hot_us.size <= SMALL_ENTRIES:
-            self._solve_whole()
+        """Give a small problem to HiGHS, and all the time that is left only where a trial closes some of the gap."""
+        if not TINY_ENTRIES < self.problem.hot_us.size <= SMALL_ENTRIES:
+            return
+        left_s = self.deadline.left_s()
+        trial_s = left_s if self.prove else min(left_s, max(TRIAL_S, self.deadline.elapsed_s()))
+        open_us = self.objective_us - self._bound_us()
+        self._solve_whole(trial_s)
+        closed_us = open_us - (self.objective_us - self._bound_us())
+        if not self.done() and not self.deadline.passed() and closed_us >= WORTHWHILE * open_us:
+            self._solve_whole(self.deadline.left_s())
 
-    def _solve_whole(self) -> None:
-        whole = solve_ilp(self.problem, solver="highs", gap=self.gap, time_limit_s=self.deadline.left_s())
+    def _solve_whole(self, seconds: float) -> None:
+        whole = solve_ilp(self.problem, solver="highs", gap=self.gap, time_limit_s=seconds)
         self.take(whole.hot)
         if whole.bound_us is not None:
             self._proof.bound_us = max(self._proof.bound_us, whole.bound_us - self.problem.constant_us)

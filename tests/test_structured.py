@@ -13,7 +13,7 @@ from small_problems import optimum_us, problem, problems
 from placer.solvers.annealing import AnnealingLength
 from placer.solvers.bench.instance_file import read_instance
 from placer.solvers.problem import FixedCharge, PlacementProblem
-from placer.solvers.solution import SolverStatus
+from placer.solvers.solution import Solution, SolverStatus
 from placer.solvers.structured import solve_structured
 
 ROUNDING = 1e-6
@@ -118,6 +118,37 @@ def test_the_bound_holds_and_the_gap_is_closed_on_small_problems(case: Placement
     slack = ROUNDING * (1 + abs(best))
     assert solution.bound_us <= best + slack
     assert solution.objective_us == pytest.approx(best, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize(("helps", "calls"), [(False, 1), (True, 2)])
+def test_a_small_problem_that_the_integer_program_does_not_get_on_with_ends_early(
+    monkeypatch: pytest.MonkeyPatch, helps: bool, calls: int
+) -> None:
+    # Forty steps whose two sides balance: its own search leaves a gap, and the program's bound is told here.
+    random = np.random.default_rng(3)
+    case = problem(*random.uniform(1.0, 9.0, size=(2, 40, 2, 16)), 16)
+    given_s: list[float] = []
+
+    def told(_case: PlacementProblem, *, time_limit_s: float, **_options: object) -> Solution:
+        given_s.append(time_limit_s)
+        bound_us = search_us - 0.5 * open_us if helps else 0.0
+        return Solution("highs", SolverStatus.TIME_LIMIT, None, None, bound_us, None, time_limit_s)
+
+    monkeypatch.setattr("placer.solvers.structured.TINY_ENTRIES", 0)
+    monkeypatch.setattr("placer.solvers.structured.LAYER_ENTRIES", 0)
+    with monkeypatch.context() as without:
+        without.setattr("placer.solvers.structured.SMALL_ENTRIES", 0)
+        alone = solve_structured(case, gap=1e-6, time_limit_s=1000)
+    assert alone.objective_us is not None
+    assert alone.bound_us is not None
+    search_us, open_us = alone.objective_us, alone.objective_us - alone.bound_us
+    assert open_us > 0.001 * search_us
+    monkeypatch.setattr("placer.solvers.structured.solve_ilp", told)
+    solution = solve_structured(case, gap=1e-6, time_limit_s=1000)
+    assert solution.status is SolverStatus.SEARCHED
+    assert len(given_s) == calls
+    assert given_s[0] < 100
+    assert all(seconds > 900 for seconds in given_s[1:])
 
 
 @settings(max_examples=40, deadline=None)
