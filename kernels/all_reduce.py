@@ -13,7 +13,7 @@ import torch.multiprocessing
 from torch import Tensor, distributed
 
 from placer.errors import MissingComponentError
-from placer.kernels.expert_mlp import Problem
+from placer.kernels.problem import Problem
 
 _PROCESSES: Any = torch.multiprocessing
 """torch types what it takes from here in some versions and not in others."""

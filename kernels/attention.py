@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from placer.kernels.expert_mlp import Problem
+from placer.kernels.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.deep_gemm_fp8 import DeepGemmFp8
-from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.kt_amx import KtAmxInt4, KtAmxInt8
 from placer.kernels.kt_llamafile import KtLlamafile
 from placer.kernels.kt_rawint4 import KtRawInt4
+from placer.kernels.problem import Problem
 from placer.kernels.sglang_fp8 import SglangFp8
 from placer.kernels.torch_fp8 import TorchFp8
 from placer.kernels.torch_int4 import TorchInt4

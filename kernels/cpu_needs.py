@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from placer.kernels.expert_mlp import Problem
 from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.problem import Problem
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -23,12 +23,15 @@ class CpuNeeds:
         What happens with other sizes.
     otherwise
         What to do on a machine or with a model that the kernel cannot run.
+    cut_over_nodes
+        Whether an expert is cut over the memory nodes; if not, threads of all nodes run it whole.
     """
 
     flags: tuple[str, ...]
     multiple: int
     because: str
     otherwise: str
+    cut_over_nodes: bool = False
 
     def problem(self, shape: ExpertShape, flags: frozenset[str]) -> Problem | None:
         """What is not met by ``shape`` or by a CPU with ``flags``; None when everything is."""
@@ -43,6 +46,13 @@ class CpuNeeds:
                 what = f"{name} {size} is not a multiple of {self.multiple}: {self.because}"
                 return Problem(what, self.otherwise)
         return None
+
+    def memory_nodes(self, shape: ExpertShape, wanted: int) -> int:
+        """Of ``wanted`` nodes, those with an equal share of the width, a multiple of `multiple`, where it is cut."""
+        if not self.cut_over_nodes:
+            return wanted
+        width = shape.expert_intermediate_size
+        return max(n for n in range(1, wanted + 1) if n == 1 or width % (self.multiple * n) == 0)
 
 
 def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:

@@ -2,29 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.problem import Problem
 
 ExpertWeights = tuple[Tensor, Tensor, Tensor]
 """One expert: gate [I, H], up [I, H], down [H, I]."""
 SKIP = -1
 """The expert id that marks a slot this side does not compute."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why a backend cannot run here: one sentence on what stands in the way, one on what to do about it."""
-
-    what: str
-    cure: str
-
-    def __str__(self) -> str:
-        return self.what
 
 
 class ExpertMLP(ABC):

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from placer.errors import MissingComponentError
 from placer.kernels.attention import Attention, AttentionShape, scale_of
-from placer.kernels.expert_mlp import Problem
 from placer.kernels.foreign_call import accepts
 from placer.kernels.gpu_needs import ELSEWHERE
+from placer.kernels.problem import Problem
 
 WORKSPACE_BYTES = 128 << 20
 """What FlashInfer's documentation gives its wrappers."""

@@ -7,9 +7,10 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.gpu_needs import GpuNeeds, cuda_capability
+from placer.kernels.problem import Problem
 
 
 class GpuExperts(ExpertMLP):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from placer.kernels.expert_mlp import Problem
 from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.problem import Problem
 
 FP8_CAPABILITY = (8, 9)
 """First CUDA compute capability with FP8 units."""

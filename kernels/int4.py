@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from placer.kernels.cpu_method_needs import INT4_GROUP
 from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 
-GROUP = 32
+GROUP = INT4_GROUP
 """Values that share one scale."""
 ZERO = 8
 """What the integer 0 is stored as: values -8..7 are held as 0..15."""

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS
 from placer.kernels.cpu_needs import CpuNeeds
 from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.kt_moe import CALL_STEP, TORCH_INSTEAD, KtMoe, row_kernel_tokens
+from placer.kernels.kt_moe import CALL_STEP, KtMoe, row_kernel_tokens
 
 MATRICES = ("gate", "up", "down")
 
@@ -116,12 +117,7 @@ class KtAmxInt4(_KtAmx):
     error_limit: ClassVar[float] = 0.7
     bits: ClassVar[int] = 4
     native: ClassVar[str] = "AMXInt4_MOE"
-    needs: ClassVar[CpuNeeds] = CpuNeeds(
-        flags=("avx512f", "avx512bw"),
-        multiple=128,
-        because="kt-kernel's AMXINT4 packs blocks of that many",
-        otherwise=TORCH_INSTEAD,
-    )
+    needs: ClassVar[CpuNeeds] = CPU_METHOD_NEEDS["AMXINT4"]
 
 
 class KtAmxInt8(_KtAmx):
@@ -132,12 +128,7 @@ class KtAmxInt8(_KtAmx):
     error_limit: ClassVar[float] = 0.16
     bits: ClassVar[int] = 8
     native: ClassVar[str] = "AMXInt8_MOE"
-    needs: ClassVar[CpuNeeds] = CpuNeeds(
-        flags=("avx512f", "avx512bw"),
-        multiple=64,
-        because="kt-kernel's AMXINT8 packs blocks of that many",
-        otherwise=TORCH_INSTEAD,
-    )
+    needs: ClassVar[CpuNeeds] = CPU_METHOD_NEEDS["AMXINT8"]
 
 
 def random_bf16(shape: ExpertShape, seed: int) -> Bf16Source:

@@ -10,12 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS, Q4K_BLOCK, TORCH_INSTEAD
 from placer.kernels.cpu_needs import CpuNeeds
-from placer.kernels.expert_mlp import ExpertWeights, Problem
+from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.kt_moe import TORCH_INSTEAD, KtMoe
+from placer.kernels.kt_moe import KtMoe
+from placer.kernels.problem import Problem
 
-BLOCK_WEIGHTS, BLOCK_BYTES = 256, 144
+BLOCK_BYTES = 144
 """A block of Q4_K: 256 weights in two float16 factors, 12 bytes of scales and minima, 128 bytes of nibbles."""
 GROUPED_FROM_TOKENS = 10
 """Calls of fewer tokens run token by token (kt-kernel utils/llamafile.py, group_min_len)."""
@@ -54,12 +56,7 @@ class KtLlamafile(KtMoe):
     name: ClassVar[str] = "kt-llamafile"
     method: ClassVar[str] = "LLAMAFILE"
     error_limit: ClassVar[float] = 0.06
-    needs: ClassVar[CpuNeeds] = CpuNeeds(
-        flags=("avx2",),
-        multiple=BLOCK_WEIGHTS,
-        because="GGUF's K-types hold blocks of that many weights",
-        otherwise=TORCH_INSTEAD,
-    )
+    needs: ClassVar[CpuNeeds] = CPU_METHOD_NEEDS["LLAMAFILE"]
     _weights: Q4kSource
 
     @classmethod
@@ -75,7 +72,7 @@ class KtLlamafile(KtMoe):
     @classmethod
     def bytes_per_expert(cls, shape: ExpertShape) -> int:
         """144 bytes per 256 weights."""
-        return shape.parameters // BLOCK_WEIGHTS * BLOCK_BYTES
+        return shape.parameters // Q4K_BLOCK * BLOCK_BYTES
 
     @classmethod
     def border_hint(cls, shape: ExpertShape) -> int | None:
@@ -133,9 +130,7 @@ def random_q4k(shape: ExpertShape, seed: int) -> Q4kSource:
         generator = np.random.default_rng((seed, layer, index))
 
         def matrix(rows: int, columns: int) -> NDArray[np.uint8]:
-            blocks = generator.integers(
-                0, 256, (rows * columns // BLOCK_WEIGHTS, BLOCK_BYTES), dtype=np.uint8
-            )
+            blocks = generator.integers(0, 256, (rows * columns // Q4K_BLOCK, BLOCK_BYTES), dtype=np.uint8)
             # s and t have means of 31.5, n of 7.5: s·n - 7.5·t is 0 on average and deviates by 258.
             d = 1 / (258 * columns**0.5)
             blocks[:, :4] = np.array([d, 7.5 * d], dtype="<f2").view(np.uint8)

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from placer.errors import MissingComponentError
 from placer.kernels.cores import usable_cores
+from placer.kernels.cpu_method_needs import TORCH_INSTEAD
 from placer.kernels.cpu_needs import CpuNeeds, cpu_flags
-from placer.kernels.expert_mlp import ExpertMLP, Problem
+from placer.kernels.expert_mlp import ExpertMLP
 from placer.kernels.expert_shape import ExpertShape
+from placer.kernels.problem import Problem
 
-TORCH_INSTEAD = "use --cpu-kernel torch"
 ROW_KERNEL_TOKENS_PER_EXPERT = 4
 """The AMX classes leave their row-at-a-time kernel when a call holds more than 4·E/k tokens
 (kt-kernel operators/amx/moe.hpp, do_gate_up_gemm)."""
@@ -80,8 +81,7 @@ class KtMoe(ExpertMLP):
     @classmethod
     def memory_nodes(cls, shape: ExpertShape, wanted: int) -> int:
         """See `ExpertMLP.memory_nodes`: each node takes an equal share of the width, a multiple of its own."""
-        width = shape.expert_intermediate_size
-        return max(n for n in range(1, wanted + 1) if n == 1 or width % (cls.needs.multiple * n) == 0)
+        return cls.needs.memory_nodes(shape, wanted)
 
     def variant(self) -> str:
         """See `ExpertMLP.variant`."""

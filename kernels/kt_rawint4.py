@@ -8,15 +8,13 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from placer.errors import MissingComponentError
+from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS, TORCH_INSTEAD
 from placer.kernels.cpu_needs import CpuNeeds
 from placer.kernels.expert_mlp import ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Matrix, Int4Source, repeated_int4
-from placer.kernels.kt_moe import TORCH_INSTEAD, KtMoe, row_kernel_tokens
+from placer.kernels.kt_moe import KtMoe, row_kernel_tokens
 
-BLOCK = 128
-"""Sizes that RAWINT4 handles are multiples of this; with others it reads past the ends of its weights
-(seen with 2880: right results or a segmentation fault, depending on what lies beside them in memory)."""
 EXPERT_STEP = 4
 """RAWINT4 runs with a multiple of this many experts; with others it ends in a segmentation fault (seen with 5 to
 7, 9, 10 and 13 to 15)."""
@@ -31,12 +29,7 @@ class KtRawInt4(KtMoe):
     name: ClassVar[str] = "kt"
     method: ClassVar[str] = "RAWINT4"
     error_limit: ClassVar[float] = 0.035
-    needs: ClassVar[CpuNeeds] = CpuNeeds(
-        flags=("avx2",),
-        multiple=BLOCK,
-        because="kt-kernel's RAWINT4 would read out of the bounds of its weights",
-        otherwise=TORCH_INSTEAD,
-    )
+    needs: ClassVar[CpuNeeds] = CPU_METHOD_NEEDS["RAWINT4"]
     _weights: Int4Source
 
     @classmethod

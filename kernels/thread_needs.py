@@ -1,7 +1,7 @@
 """Whether this process may keep the threads busy that a kernel is asked to run with."""
 
 from placer.kernels.cores import usable_cores
-from placer.kernels.expert_mlp import Problem
+from placer.kernels.problem import Problem
 
 
 def threads_problem(threads: int) -> Problem | None:

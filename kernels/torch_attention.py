@@ -9,8 +9,8 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from placer.kernels.attention import Attention, AttentionShape, scale_of
-from placer.kernels.expert_mlp import Problem
 from placer.kernels.gpu_needs import ELSEWHERE
+from placer.kernels.problem import Problem
 
 FUSED_WIDTH = 256
 """Widest head of torch's fused kernels; wider ones are computed as two products and a softmax."""

@@ -5,10 +5,12 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS
 from placer.kernels.cpu_needs import CpuNeeds, cpu_flags
-from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights, Problem
+from placer.kernels.expert_mlp import ExpertMLP, ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.int4 import GROUP, Int4Expert, Int4Matrix, Int4Source, repeated_int4
+from placer.kernels.problem import Problem
 from placer.kernels.thread_needs import threads_problem
 
 _CONVERT = "_convert_weight_to_int4pack_for_cpu"
@@ -25,12 +27,7 @@ class TorchInt4(ExpertMLP):
     method: ClassVar[str] = "torch"
     device: ClassVar[str] = "cpu"
     error_limit: ClassVar[float] = 0.015
-    needs: ClassVar[CpuNeeds] = CpuNeeds(
-        flags=(),
-        multiple=GROUP,
-        because="INT4 weights share a scale in groups of that many",
-        otherwise=f"no CPU kernel runs such sizes: give a model whose sizes {GROUP} divides",
-    )
+    needs: ClassVar[CpuNeeds] = CPU_METHOD_NEEDS["torch"]
     _weights: Int4Source
 
     def __init__(self, threads: int = 1) -> None:

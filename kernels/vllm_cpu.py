@@ -11,9 +11,10 @@ from torch import Tensor
 
 from placer.errors import MissingComponentError
 from placer.kernels.cpu_needs import CpuNeeds, cpu_flags
-from placer.kernels.expert_mlp import SKIP, ExpertMLP, ExpertWeights, Problem
+from placer.kernels.expert_mlp import SKIP, ExpertMLP, ExpertWeights
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.foreign_call import accepts
+from placer.kernels.problem import Problem
 from placer.kernels.thread_needs import threads_problem
 
 _PREPACK_ARGUMENTS = ("weight", "isa")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from placer.solvers.problem import Mask
@@ -58,7 +57,9 @@ def front_loading(share: Share, hot_total: int) -> Mask:
 
 def random(share: Share, hot_total: int) -> Mask:
     """The runtime's ``random`` strategy: the same experts as generate_random_masks with seed 42."""
-    # Only torch's own generator gives the runtime's permutation.
+    # Only torch's own generator gives the runtime's permutation; loading it takes seconds, and little else needs it.
+    import torch  # noqa: PLC0415
+
     generator = torch.Generator(device="cpu").manual_seed(RANDOM_SEED)
     order = torch.randperm(share.size, generator=generator).numpy()
     mask = np.zeros(share.size, dtype=np.bool_)

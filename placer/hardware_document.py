@@ -10,12 +10,8 @@ from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.attained import attained
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
-from placer.profiler.timing.machine import (
-    dense_arithmetic,
-    numa_nodes,
-    read_bandwidth_bytes_per_s,
-    this_machine,
-)
+from placer.profiler.timing.machine import numa_nodes, this_machine
+from placer.profiler.timing.machine_speed import dense_arithmetic, read_bandwidth_bytes_per_s
 
 _PROBE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=128, top_k=8)
 """Shapes that every backend accepts: a refusal of them is about the machine."""

@@ -6,11 +6,8 @@ from placer import __version__
 from placer.cpu_datasheet import AS_THE_SHEET, CpuAdjustment, CpuDatasheet, cpu_datasheet
 from placer.datasheet import GpuDatasheet, behind, gpu_datasheet
 from placer.errors import BadInputError
-from placer.kernels.backends import CPU_BACKENDS
-from placer.kernels.expert_mlp import ExpertMLP
+from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS
 from placer.kernels.expert_shape import ExpertShape
-from placer.kernels.kt_moe import KtMoe
-from placer.kernels.torch_int4 import TorchInt4
 from placer.model.spec import ModelSpec
 from placer.profiler import roofline
 from placer.profiler.cold_roofline import cold_kernel, roofline_cold
@@ -71,27 +68,23 @@ def datasheet_cpu(
         Also when the method's kernel cannot run these sizes.
     """
     kernel, shape, nodes = cold_kernel(method), expert_shape(model), sheet.numa_nodes
-    backend = next((each for each in CPU_BACKENDS if each.method == kernel.method), None)
-    if backend is not None and issubclass(backend, KtMoe | TorchInt4):
-        if problem := backend.needs.problem(shape, frozenset(sheet.isa)):
+    if needs := CPU_METHOD_NEEDS.get(kernel.method):
+        if problem := needs.problem(shape, frozenset(sheet.isa)):
             raise BadInputError(
-                f"{kernel.method} cannot run {model.name}: {problem}", _cure(model, backend, sheet)
+                f"{kernel.method} cannot run {model.name}: {problem}", _cure(model, kernel.method, sheet)
             )
-        # torch knows no memory nodes: its threads run on all of them.
-        nodes = backend.memory_nodes(shape, nodes) if issubclass(backend, KtMoe) else nodes
+        nodes = needs.memory_nodes(shape, nodes)
     size = model.expert_bytes(kernel.format, numa_nodes=nodes)
     return roofline_cold(sheet, shape, size, method=method, threads=threads, numa_nodes=nodes)
 
 
-def _cure(model: ModelSpec, refusing: type[ExpertMLP], sheet: CpuDatasheet) -> str:
+def _cure(model: ModelSpec, refusing: str, sheet: CpuDatasheet) -> str:
     """The methods whose kernels take these sizes on this CPU, as ``--cpu-method`` names them."""
     shape, flags = expert_shape(model), frozenset(sheet.isa)
     able = [
-        backend.method
-        for backend in CPU_BACKENDS
-        if backend is not refusing
-        and issubclass(backend, KtMoe | TorchInt4)
-        and backend.needs.problem(shape, flags) is None
+        method
+        for method, needs in CPU_METHOD_NEEDS.items()
+        if method != refusing and needs.problem(shape, flags) is None
     ]
     return (
         f"use --cpu-method {' or '.join(able)}" if able else "no kernel takes such sizes: give another model"

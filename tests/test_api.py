@@ -80,6 +80,14 @@ def test_importing_placer_loads_none_of_it() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["compare", "solve", "evaluate", "explain"])
+def test_what_times_no_kernel_loads_no_torch(name: str) -> None:
+    """Loading it takes longer than many an answer."""
+    code = f"import sys, placer; placer.{name}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
 def test_no_module_takes_the_place_of_a_function() -> None:
     import pkgutil
 

@@ -14,11 +14,11 @@ from placer.kernels.backends import (
     Backend,
     choose_cpu_backend,
 )
-from placer.kernels.expert_mlp import Problem
 from placer.kernels.expert_shape import ExpertShape
 from placer.kernels.kt_amx import KtAmxInt4, KtAmxInt8
 from placer.kernels.kt_llamafile import KtLlamafile
 from placer.kernels.kt_rawint4 import KtRawInt4
+from placer.kernels.problem import Problem
 from placer.kernels.torch_int4 import TorchInt4
 from placer.kernels.vllm_cpu import VllmCpu
 from placer.model.formats import expert_bytes

@@ -20,7 +20,8 @@ from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.cpu_profile import profile_cpu
 from placer.profiler.timing.gpu_profile import profile_gpu
 from placer.profiler.timing.kernel_profile import kernel_profile
-from placer.profiler.timing.machine import read_bandwidth_bytes_per_s, this_machine
+from placer.profiler.timing.machine import this_machine
+from placer.profiler.timing.machine_speed import read_bandwidth_bytes_per_s
 from placer.profiler.timing.rounds import LEAST_ROUNDS, Tally, run_rounds
 from placer.profiler.timing.samples import Samples
 from placer.profiler.timing.spec import CampaignSpec

@@ -12,7 +12,7 @@ from placer.hbm import ServerSettings
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import Provenance, SideCost
 from placer.profiler.profile import Profile
-from placer.profiler.timing.thread_sweep import ThreadTiming
+from placer.profiler.timing.thread_timing import ThreadTiming
 from placer.solve_request import SolveRequest
 from placer.tp_cost import tp_cost
 from placer.units import GIB

@@ -21,9 +21,10 @@ from shared_data import SHARED_DATA, needs_shared_data
 from placer.exports.kt_applied import check_log
 from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCHITECTURES
 from placer.exports.kt_arguments import planned_arguments
+from placer.exports.kt_expert_limits import BLOCK
 from placer.exports.kt_ranking import cut_ratio, ranked_counts
 from placer.exports.kt_selection import kt_layout
-from placer.exports.sglang_kt import BLOCK, expert_width, export_sglang_kt
+from placer.exports.sglang_kt import expert_width, export_sglang_kt
 from placer.model.config import Config
 from placer.model.counts import read_counts
 from placer.model.families import family_of

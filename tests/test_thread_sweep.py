@@ -20,12 +20,12 @@ from placer.profiler.timing.grid import decode_call
 from placer.profiler.timing.machine import this_machine
 from placer.profiler.timing.subpools import default_subpools, subpool_counts
 from placer.profiler.timing.thread_sweep import (
-    ThreadTiming,
     fastest,
     settings,
     sweep_threads,
     thread_counts,
 )
+from placer.profiler.timing.thread_timing import ThreadTiming
 
 SHAPE = ExpertShape(hidden_size=64, expert_intermediate_size=32, experts=8, top_k=2)
 SHAPE_OF_ALL = ExpertShape(hidden_size=256, expert_intermediate_size=256, experts=8, top_k=2)

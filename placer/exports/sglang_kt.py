@@ -15,6 +15,7 @@ from placer.errors import BadInputError
 from placer.exports.folder import ExportFile, write_folder
 from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, architecture_of
 from placer.exports.kt_benchmark import render_benchmark
+from placer.exports.kt_expert_limits import BLOCK, GGUF_BLOCK, OTHER_KERNELS
 from placer.exports.kt_flags import COUNTS_FILE, left_unset, recording_flags, render_config, server_flags
 from placer.exports.kt_launch import render_launch
 from placer.exports.kt_preflight import render_preflight
@@ -34,13 +35,6 @@ from placer.exports.result import ExportResult
 from placer.exports.script import launch_line
 from placer.placement import PlacementDocument
 from placer.solvers.problem import Mask
-
-BLOCK = 128
-"""Rows and columns of an FP8 scale block; kt-kernel's INT4 kernels read out of bounds below it too."""
-OTHER_KERNELS = {"torch": "torch's CPU kernel", "VLLM-BF16": "vLLM's CPU kernel"}
-"""CPU methods of no kt-kernel class."""
-GGUF_BLOCK = 256
-"""Values of a GGUF block, which LLAMAFILE gives whole to each CPU pool (kt_kernel/utils/llamafile.py)."""
 
 
 def export_sglang_kt(

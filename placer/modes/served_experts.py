@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from placer.exports.kt_architectures import SPLIT_ARCHITECTURES
-from placer.exports.sglang_kt import BLOCK, OTHER_KERNELS
+from placer.exports.kt_expert_limits import BLOCK, OTHER_KERNELS
 from placer.exports.vllm_plugin import COLD_PATHS
 from placer.model.spec import GPU_FORMAT, ModelSpec
 from placer.modes.mode import Cache, Mode

@@ -14,7 +14,8 @@ from placer.profiler.timing.grid import decode_call, trace_calls
 from placer.profiler.timing.kernel_profile import KernelProfile, kernel_profile
 from placer.profiler.timing.spec import CampaignSpec
 from placer.profiler.timing.subpools import default_subpools
-from placer.profiler.timing.thread_sweep import ThreadTiming, fastest, sweep_threads
+from placer.profiler.timing.thread_sweep import fastest, sweep_threads
+from placer.profiler.timing.thread_timing import ThreadTiming
 
 MAX_SECONDS = 90.0
 """Wall time of a campaign unless the caller says otherwise."""

@@ -11,7 +11,7 @@ from placer.profiler.timing.call import Call, Role
 from placer.profiler.timing.machine import Arithmetic, Bandwidth, Machine
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE, Samples
 from placer.profiler.timing.spec import CampaignSpec
-from placer.profiler.timing.thread_sweep import ThreadTiming
+from placer.profiler.timing.thread_timing import ThreadTiming
 
 STREAMING_EXPERTS = 8
 """Least active experts of the calls whose reading speed is stated."""

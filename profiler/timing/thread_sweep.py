@@ -1,7 +1,6 @@
 """Which thread count and NUMA spread run a decode call fastest, each tried in a process of its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.spec import CampaignSpec
 from placer.profiler.timing.subpools import subpool_counts
+from placer.profiler.timing.thread_timing import ThreadTiming
 
 ROUNDS, LEAST_ROUNDS = 15, 5
 """Rounds of the call and its repeats."""
@@ -23,20 +23,6 @@ TIE = 0.02
 """Fewer threads win where they are slower by no more than this: the server needs the other cores."""
 FAILURES = 2
 """Settings that may fail before the first works: with more it is the kernel, and each may take minutes to tell."""
-
-
-@dataclass(frozen=True)
-class ThreadTiming:
-    """One setting: lower quartile and median of the call, or why it could not be timed.
-
-    ``threads`` is what SGLang calls ``--kt-cpuinfer``, ``subpools`` ``--kt-threadpool-count``.
-    """
-
-    threads: int
-    subpools: int
-    p25_us: float | None
-    p50_us: float | None
-    problem: str | None = None
 
 
 def thread_counts(cores: int, physical_cores: int) -> tuple[int, ...]:

@@ -24,12 +24,8 @@ from placer.kernels.output_check import check_output
 from placer.profiler.timing.border import Border, probe_border, probe_rows
 from placer.profiler.timing.call import Call, Role, least_tokens, routing
 from placer.profiler.timing.journal import earlier_rounds, read_events
-from placer.profiler.timing.machine import (
-    dense_arithmetic,
-    gpu_bandwidth,
-    read_bandwidth_bytes_per_s,
-    this_machine,
-)
+from placer.profiler.timing.machine import this_machine
+from placer.profiler.timing.machine_speed import dense_arithmetic, gpu_bandwidth, read_bandwidth_bytes_per_s
 from placer.profiler.timing.plan import affordable_calls, all_calls, essential_calls, price_regimes
 from placer.profiler.timing.residency import Residency, choose_residency
 from placer.profiler.timing.rounds import Tally, run_rounds

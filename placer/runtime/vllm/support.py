@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from placer.kernels.block_fp8 import BLOCK
+from placer.model.formats import FP8_BLOCK
 from placer.runtime.load import Placement, PlacementError
 from placer.runtime.vllm.refusal import Refusal
 from placer.runtime.vllm.settings import CUDA, Settings
@@ -92,10 +92,10 @@ def _check_quantisation(quantisation: Any, device: str) -> None:
         return
     name = quantisation.get_name()
     blocks = getattr(quantisation, "weight_block_size", None)
-    if device == "cpu" or name != "fp8" or list(blocks or ()) != [BLOCK, BLOCK]:
+    if device == "cpu" or name != "fp8" or tuple(blocks or ()) != FP8_BLOCK:
         raise Refusal(
             f"the checkpoint is quantised ({name})",
-            f"give one in bf16, or on a GPU one in FP8 by blocks of {BLOCK} x {BLOCK}",
+            f"give one in bf16, or on a GPU one in FP8 by blocks of {' x '.join(map(str, FP8_BLOCK))}",
         )
 
 
