@@ -10,7 +10,7 @@ from roomy_requests import alone, with_room
 from small_traces import phased
 from tiny_model import tiny_cost, tiny_model
 
-from placer import serving
+from placer import serving, target_search
 from placer.errors import InfeasibleError
 from placer.model.spec import ModelSpec
 from placer.solve_request import SolveRequest
@@ -27,7 +27,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
 
 @pytest.fixture
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer arrivals are played: advice is held against solves of the same traffic, not against long runs."""
+    """Fewer arrivals are played, and limits stay out of exact programs, as in models of real size.
+
+    Advice is held against solves of the same traffic by the same search, not against long runs.
+    """
+    monkeypatch.setattr(target_search, "EXACT_ENTRIES", 0)
     monkeypatch.setattr(serving, "_LEAST_ARRIVALS", 128)
     monkeypatch.setattr(serving, "_LEAST_COUNTED", 32)
 
