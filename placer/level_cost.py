@@ -207,8 +207,12 @@ def level_costs(
     if prefill is None:
         return LevelCosts(decode_costs, None, 0.0)
     prefill_costs = step_costs(model, cost, prefill, settings, workload, tp)
-    weight = workload.computed_prompt_tokens / (workload.output_tokens * prefill_costs.tokens)
-    return LevelCosts(decode_costs, prefill_costs, weight)
+    return LevelCosts(decode_costs, prefill_costs, chunk_weight(workload, prefill_costs.tokens))
+
+
+def chunk_weight(workload: Workload, chunk_tokens: int) -> float:
+    """Chunks of so many prompt tokens that an output token pays for."""
+    return workload.computed_prompt_tokens / (workload.output_tokens * chunk_tokens)
 
 
 def placement_problem(

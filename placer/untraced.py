@@ -9,12 +9,14 @@ import numpy as np
 
 from placer.choosing import Candidate, Choosing
 from placer.errors import BadInputError, InfeasibleError
+from placer.first_experts import FirstExperts, Floats
+from placer.hbm import ServerSettings
 from placer.hot_bounds import hot_bounds
 from placer.level import Level
 from placer.level_predictions import level_predictions
 from placer.level_room import request_levels
 from placer.model.spec import ModelSpec
-from placer.objective import Objective, limits_of, weighed
+from placer.objective import Objective, Weighting, limits_of, weighed
 from placer.prediction import Prediction
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
@@ -92,21 +94,22 @@ class _Uniform:
         """By objective: of every level the best count for the objective, and the best for each latency target."""
         workload, L = request.workload, len(self.model.moe_layers)
         limits = hot_bounds(self.model, {}, least=request.least_hot, most=request.most_hot)
+        first = FirstExperts(self.model, self.cost, self.replays)
         plans = []
         for level in request_levels(self.model, request):
             running = level.settings.max_running_requests
-            costs = self.replays.costs(self.model, self.cost, level, workload, request.tp)
             most = min(level.room_experts // L, int(limits.most.min()))
             counts = sorted(set(np.linspace(request.least_hot, most, _COUNTS_TRIED).astype(int).tolist()))
-            masks = {count: first_experts(self.model, count) for count in counts}
-            objective = weighed(request.objective, running)
+
+            def by_count_us(weighting: Weighting, settings: ServerSettings = level.settings) -> Floats:
+                return first.weighted_us(settings, workload, request.tp, weighting)
+
+            objective_us = by_count_us(weighed(request.objective, running))
             targets = limits_of(workload, running, prompts_known=True)
-            found = {
-                min(counts, key=lambda count: costs.weighted_us(masks[count], weighting))
-                for weighting in (objective, *(limit.weighting for limit in targets))
-            }
+            weighed_us = (objective_us, *(by_count_us(limit.weighting) for limit in targets))
+            found = {counts[int(np.argmin(times_us[counts]))] for times_us in weighed_us}
             plans += [
-                _Plan(level, count, masks[count], costs.weighted_us(masks[count], objective))
+                _Plan(level, count, first_experts(self.model, count), float(objective_us[count]))
                 for count in sorted(found)
             ]
         return sorted(plans, key=lambda plan: plan.objective_us)

@@ -2,18 +2,23 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_traces import token_trace
 from tiny_model import tiny_cost, tiny_model
 
+from placer.hbm import ServerSettings
 from placer.modes.gpu_only import GpuLayers
+from placer.modes.layer_times import LayerTimes
 from placer.modes.mode import Cache
+from placer.modes.step_times import ModeTimes
 from placer.modes.steps import ComparedSteps
 from placer.modes.streamed import HitShares, StreamedLayers, expert_fetch_us, host_bytes
 from placer.parallelism import Parallelism
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.trace import TokenTrace
+from placer.workload import Workload
 
 EXPERT_BYTES = 3 * 256 * 128 + 3 * 2 * 4
 """FP8 weights and six float32 scales of `tiny_model`."""
@@ -99,3 +104,21 @@ def test_host_memory_holds_every_expert_and_what_pinning_rounds_up(tmp_path: Pat
     # Of a layer, gate and up take 524,416 bytes and down half of that: pinned as 2^20 and 2^19.
     lines = host_bytes(model, Cache.NONE, Parallelism(1))
     assert lines["experts"] + lines["pinned_rounding"] == 4 * (2**20 + 2**19)
+
+
+def test_layer_times_of_a_size_are_made_once_for_all_simulated_steps(tmp_path: Path) -> None:
+    asked = []
+
+    def layers_of(kind: StepKind, size: int) -> LayerTimes:
+        asked.append((kind, size))
+        return LayerTimes(np.ones((2, 4)), np.zeros((2, 4)), overlapped=True)
+
+    model, settings = tiny_model(tmp_path), ServerSettings(4, 1024, 64, "bf16")
+    times = ModeTimes(model, tiny_cost(), layers_of, Workload(64, 16, 4), tp=1)
+    for seed in (0, 1):
+        simulated = times.step_times(settings, UNCALIBRATED, seed)
+        for size in (1, 2, 3, 4):
+            simulated.decode_us(size, 0, 1)
+        for size in (17, 20, 33, 64):
+            simulated.prefill_us(0, size, 0)
+    assert len(asked) == len(set(asked))

@@ -8,7 +8,7 @@ from placer.hbm import ServerSettings
 from placer.level_cost import base_costs
 from placer.level_steps import LevelStepTimes, SizeTimes, quantiles
 from placer.model.spec import ModelSpec
-from placer.modes.layer_times import LayerTimes
+from placer.modes.layer_times import Floats, LayerTimes
 from placer.profiler.cost import CostModel
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.serving.graph_batch import captured_batches, padded_batch
@@ -33,6 +33,7 @@ class ModeTimes:
         self._layers_of = layers_of
         self._workload = workload
         self._tp = tp
+        self._known_us: dict[tuple[StepKind, int, Factors], Floats] = {}
 
     def step_times(self, settings: ServerSettings, factors: Factors, seed: int) -> LevelStepTimes:
         """What a simulation of a server of ``settings`` asks for."""
@@ -61,7 +62,7 @@ class ModeTimes:
         if kind is StepKind.DECODE:
             # Steps run in the next larger CUDA graph.
             tokens = batch = padded_batch(size, captured_batches(settings.max_running_requests))
-            layers_us = self._layers_of(kind, tokens).step_us(factors)
+            layers_us = self._layers_us(kind, tokens, factors)
         else:
             tokens, batch = size, 0
             layers_us = self._chunk_us(size, settings.chunk_tokens, factors)
@@ -71,17 +72,24 @@ class ModeTimes:
         alone_us = base_us - kv_token_us * batch * self._workload.mean_context_tokens
         return SizeTimes(layers_us, factors.base * alone_us + factors.step_us, factors.base * kv_token_us)
 
-    def _chunk_us(
-        self, size: int, chunk_tokens: int, factors: Factors
-    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _layers_us(self, kind: StepKind, size: int, factors: Factors) -> Floats:
+        """MoE layers of steps of a replayed size, each costed once: float [S], of chunks their quantiles."""
+        if (kind, size, factors) not in self._known_us:
+            layers_us = self._layers_of(kind, size).step_us(factors)
+            self._known_us[kind, size, factors] = (
+                quantiles(layers_us) if kind is StepKind.PREFILL else layers_us
+            )
+        return self._known_us[kind, size, factors]
+
+    def _chunk_us(self, size: int, chunk_tokens: int, factors: Factors) -> Floats:
         """MoE layers of chunks of ``size`` tokens, between those of the replayed sizes around it: float [S]."""
         knots = chunk_knots(chunk_tokens)
         place = min(int(np.searchsorted(knots, size)), len(knots) - 1)
         above, below = knots[place], knots[max(0, place - 1)]
-        upper = quantiles(self._layers_of(StepKind.PREFILL, above).step_us(factors))
+        upper = self._layers_us(StepKind.PREFILL, above, factors)
         if above <= size or above == below:
             return upper
-        lower = quantiles(self._layers_of(StepKind.PREFILL, below).step_us(factors))
+        lower = self._layers_us(StepKind.PREFILL, below, factors)
         share = (size - below) / (above - below)
         return (1 - share) * lower + share * upper
 
