@@ -37,7 +37,7 @@ def layers_us_by_count(costs: StepCosts) -> Floats:
         fixed_us = costs.cold_fixed_us[block, None, None] * (heaviest_us > 0)
         cold_us += np.maximum(fixed_us, costs.cold_idle_us[block, None, None])
         total += np.maximum(hot_us, cold_us[:, :, ::-1]).sum(axis=(0, 1))
-    return total / S
+    return np.asarray(total / S)
 
 
 class FirstExperts:

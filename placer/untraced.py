@@ -31,6 +31,7 @@ from placer.whole_layers import whole_layers
 _REQUESTS = 64
 _REQUEST_TOKENS = 128
 _COUNTS_TRIED = 9
+_ID_BITS, _ID_MASK = np.uint64(16), np.uint64(0xFFFF)
 
 UNTRACED_NOTES = (
     "no trace: routing is assumed uniform, so which experts are hot is not known and the first N of each layer "
@@ -46,10 +47,13 @@ def uniform_trace(model: ModelSpec, seed: int) -> TokenTrace:
     random = np.random.default_rng(seed)
     T, L, E = _REQUESTS * _REQUEST_TOKENS, len(model.moe_layers), model.experts
     ids = np.empty((T, L, model.top_k), dtype=np.uint16)
+    experts = np.arange(E, dtype=np.uint64)
     for layer in range(L):
-        # The k smallest of E random keys are a uniform draw without replacement.
-        keys = random.random((T, E), dtype=np.float32)
-        ids[:, layer] = np.argpartition(keys, model.top_k - 1, axis=1)[:, : model.top_k]
+        # The k smallest of E random keys are a uniform draw without replacement. Floats of one sign are ordered as
+        # their bits are; with the expert's number below them, plain numbers are parted, several times faster.
+        keys = random.random((T, E), dtype=np.float32).view(np.uint32).astype(np.uint64) << _ID_BITS | experts
+        keys.partition(model.top_k - 1, axis=1)
+        ids[:, layer] = keys[:, : model.top_k] & _ID_MASK
     header = TraceHeader(model.name, model.moe_layers, E, model.top_k, "none: uniform routing assumed")
     return TokenTrace(
         header=header,
