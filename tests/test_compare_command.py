@@ -56,8 +56,12 @@ def test_json_goes_to_stdout_alone(tiny: Path, run: Run) -> None:
     ("more", "said"),
     [
         (("--gpu", "h300"), "unknown GPU 'h300'"),
-        (("--gpus", "none"), "--gpus is empty"),
-        (("--gpus", "1,x"), "--gpus is '1,x'"),
+        (("--gpus", "none"), "--gpus is 'none': 'none' is not a number"),
+        (("--gpus", "auto"), "numbers of GPUs between commas, 1 to 64"),
+        (("--gpus", "1,x"), "--gpus is '1,x': 'x' is not a number"),
+        (("--gpus", "1,65"), "numbers of GPUs between commas, 1 to 64"),
+        (("--cpu", "xeon-8480+"), "leave out --cpu, or give --gpu NAME in place of --profile"),
+        (("--cpu", "xeon-8480+", "--gpu", "h100-sxm"), "leave out --cpu, or leave out --profile"),
         (("--kv-dtype", "int4"), "--kv-dtype 'int4' is not known"),
         (("--hbm-budget", "900GiB"), "--hbm-budget 900GiB is more than"),
         (("--output-tokens", "9000"), "exceeds the model's context"),
@@ -143,6 +147,24 @@ def test_nothing_fits_names_the_lines(tiny: Path, run: Run) -> None:
     assert document["best"] is None
     assert document["null_reasons"]["best"] == document["verdict"]
     assert all(row["binding_line"] for row in document["rows"])
+    assert document["advice"] in err.replace("\n", " ")
+    assert document["advice"].startswith("--hbm-budget of at least ")
+
+
+def test_a_number_of_gpus_that_does_not_divide_the_model_names_those_that_do(tiny: Path, run: Run) -> None:
+    code, out, err = run(*arguments(tiny, "--gpus", "3"), "-q")
+    assert (code, out) == (3, "")
+    assert err.endswith("  do: --gpus 1,2,4, for gpu-only\n")
+    code, out, _ = run(*arguments(tiny, "--gpus", "3", "--json"))
+    assert code == 3
+    for row in json.loads(out)["rows"]:
+        # Cut over two GPUs, an expert of 128 is no whole block of the CPU path; groups of GPUs share out whole experts.
+        assert row["remedies"] == ["--gpus 1" if row["mode"] == "hot-cold" else "--gpus 1,2,4"]
+        # Of a row that cannot be spread nothing is known, and a sum over rows meets no half of it.
+        for value in (row["runs"], row["hbm"]["ledger"], row["host"]["ledger"], row["host"]["total_bytes"]):
+            assert value is None
+        for path in ("runs", "runs_reason", "hbm.ledger", "host.ledger", "host.total_bytes"):
+            assert row["null_reasons"][path] == row["reason"]
 
 
 def test_targets_that_nothing_keeps_are_infeasible(tiny: Path, run: Run) -> None:

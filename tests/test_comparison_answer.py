@@ -24,7 +24,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 DOCUMENT = {
-    "model": "large", "verdict": "best: gpu-only on 8 GPUs (tp8+ep8)", "notes": [], "rule_of_thumb": {},
+    "model": "large", "verdict": "best: gpu-only on 8 GPUs (tp8+ep8)", "advice": None, "notes": [], "rule_of_thumb": {},
     "workload": {
         "prompt_tokens": 1024, "output_tokens": 512, "concurrency": 64, "rate_per_s": None, "arrivals": None,
         "kv_dtype": "bf16", "slo": {"tpot_ms": None, "ttft_ms": None},

@@ -19,6 +19,7 @@ def comparison_answer(document: dict[str, Any]) -> RenderableType:
     document = all_visible(document)
     parts: list[RenderableType] = [
         VerdictLine(f"{document['model']}: {document['verdict']}"),
+        *([VerdictLine(f"  do: {document['advice']}")] if document["advice"] else []),
         Text(f"  {_asked(document)}"),
         Text(""),
     ]

@@ -144,10 +144,16 @@ def _hardware(
 ) -> ComparedHardware:
     """Both datasheets, or the profile with its GPU replaced by the one that is named."""
     if cpu is not None:
-        if gpu is None or profile is not None:
+        if profile is not None:
             raise BadInputError(
-                "--cpu NAME takes datasheets: it goes with --gpu NAME, and without --profile",
-                "add --gpu NAME (placer hardware --list), or give --profile FILE alone",
+                "--cpu NAME takes a CPU from its datasheet, and --profile FILE holds the one that it was made on",
+                "leave out --cpu"
+                + (", or leave out --profile" if gpu else ", or give --gpu NAME in place of --profile"),
+            )
+        if gpu is None:
+            raise BadInputError(
+                "--cpu NAME takes datasheets: it goes with --gpu NAME",
+                "add --gpu NAME (placer hardware --list)",
             )
         known = {name: name for name in CPU_FORMATS}
         method = None if cpu_method is None else choice(cpu_method, known, "--cpu-method")

@@ -53,10 +53,24 @@ def numbers(flag: str, text: str) -> tuple[int, ...] | None:
     """None for "auto", nothing for "none", else numbers between commas."""
     if text in ("auto", "none"):
         return None if text == "auto" else ()
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError:
-        raise BadInputError(f"{flag} is {text!r}", "give numbers between commas, auto or none") from None
+    return _between_commas(flag, text, "give numbers between commas, auto or none")
+
+
+def gpu_counts(flag: str, text: str) -> tuple[int, ...]:
+    """Numbers of GPUs between commas; how many there may be is checked where they are used."""
+    from placer.modes.request import GPU_COUNTS
+
+    return _between_commas(flag, text, f"give {GPU_COUNTS}, such as 1,2,4")
+
+
+def _between_commas(flag: str, text: str, cure: str) -> tuple[int, ...]:
+    found = []
+    for word in text.split(","):
+        try:
+            found.append(int(word))
+        except ValueError:
+            raise BadInputError(f"{flag} is {text!r:.80}: {word!r:.40} is not a number", cure) from None
+    return tuple(found)
 
 
 def pins_of(texts: list[str]) -> dict[int, str]:

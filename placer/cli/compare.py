@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from placer.cli.application import app
-from placer.cli.argument import numbers
+from placer.cli.argument import gpu_counts
 from placer.cli.cpu import (
     ClockOption,
     CoresOption,
@@ -38,7 +38,9 @@ from placer.errors import InfeasibleError
 @app.command()
 def compare(
     model: ModelOption,
-    gpus: Annotated[str, typer.Option("--gpus", help="Numbers of GPUs, between commas.")] = "1,2,4,8",
+    gpus: Annotated[
+        str, typer.Option("--gpus", help="Numbers of GPUs between commas, 1 to 64 each.")
+    ] = "1,2,4,8",
     gpu: Annotated[
         str | None, typer.Option("--gpu", help="GPU by datasheet (placer hardware --list).")
     ] = None,
@@ -82,7 +84,7 @@ def compare(
     with ProgressBar() as bar:
         compared = compare_ways(
             model,
-            gpus=numbers("--gpus", gpus) or (),
+            gpus=gpu_counts("--gpus", gpus),
             gpu=gpu,
             cpu=cpu,
             cpu_method=cpu_method,

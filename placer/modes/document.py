@@ -7,7 +7,7 @@ from placer.band import Band
 from placer.modes.comparison import Comparison
 from placer.modes.mode import ModeFigures, ModeRow
 from placer.modes.rule_of_thumb import FACTOR, RuleOfThumb
-from placer.modes.verdict import MissedTarget, missed_targets, verdict
+from placer.modes.verdict import MissedTarget, advice, missed_targets, verdict
 
 _FIGURES = ("output_tokens_per_s", "output_tokens_per_s_per_gpu", "requests_per_s", "ttft_ms", "tpot_ms")
 
@@ -20,6 +20,10 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     null_reasons = {}
     if best is None:
         null_reasons["best"] = verdict(comparison)
+    if advice(comparison) is None:
+        null_reasons["advice"] = (
+            "a way wins" if best is not None else "no single change is known that would do"
+        )
     if hardware.cold_problem is not None:
         null_reasons["hardware.cpu_method"] = hardware.cold_problem[0]
     for name, target in (("tpot_ms", workload.slo_tpot_ms), ("ttft_ms", workload.slo_ttft_ms)):
@@ -34,6 +38,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     return {
         "model": comparison.model.name,
         "verdict": verdict(comparison),
+        "advice": advice(comparison),
         "workload": {
             "prompt_tokens": workload.prompt_tokens,
             "output_tokens": workload.output_tokens,
@@ -95,8 +100,11 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
     else:
         fields = ("hot_experts", "kv_tokens", "max_running_requests", "chunked_prefill_size", *_FIGURES)
         null_reasons |= dict.fromkeys(fields, obstacle.reason)
-    if row.hbm is None:
-        null_reasons["hbm.ledger"] = null_reasons["max_kv_tokens"] = "the model cannot be spread like this"
+        null_reasons |= dict.fromkeys(("runs", "runs_reason"), obstacle.reason)
+        if row.hbm is None:
+            null_reasons |= dict.fromkeys(("hbm.ledger", "max_kv_tokens"), obstacle.reason)
+        if row.host is None:
+            null_reasons |= dict.fromkeys(("host.ledger", "host.total_bytes"), obstacle.reason)
     if row.runs:
         null_reasons["runs_reason"] = "a runtime runs it"
     served = _served(figures, way.parallel.gpus, null_reasons)
@@ -120,11 +128,14 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
             "budget_bytes_per_gpu": comparison.request.budget_bytes,
             "ledger": None if row.hbm is None else row.hbm.lines,
         },
-        "host": {"ledger": dict(row.host), "total_bytes": sum(row.host.values())},
+        "host": {
+            "ledger": None if row.host is None else dict(row.host),
+            "total_bytes": None if row.host is None else sum(row.host.values()),
+        },
         "provenance": dict(row.provenance),
         "null_reasons": null_reasons,
-        "runs": row.runs,
-        "runs_reason": row.stopper,
+        "runs": row.runs if row.fits else None,
+        "runs_reason": row.stopper if row.fits else None,
         "meets_targets_when_slow": comparison.keeps_targets_slow(row),
     }
 

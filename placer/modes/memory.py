@@ -83,6 +83,15 @@ class ModeMemory:
             (*(each.advice for each in remedies(least, _FLAGS)), *self._more_gpus()),
         )
 
+    def possible_gpus(self) -> tuple[str, ...]:
+        """The flag with every number of GPUs over which the model can be spread and fits; () where there is none."""
+        counts = [
+            str(gpus)
+            for gpus in range(1, MOST_GPUS + 1)
+            if fitting(self.model, self.way.mode, self.way.cache, self.request, gpus) is not None
+        ]
+        return (f"--gpus {','.join(counts)}",) if counts else ()
+
     def _more_gpus(self) -> tuple[str, ...]:
         enough = fewest_gpus(self.model, self.way.mode, self.way.cache, self.request)
         return () if enough is None else (f"--gpus {enough.way.parallel.gpus} ({enough.way.spread})",)
@@ -123,9 +132,18 @@ def fewest_gpus(
     """The smallest server on 1, 2, 4... GPUs that fits; None where none up to `MOST_GPUS` does."""
     gpus = 1
     while gpus <= MOST_GPUS:
-        for parallel in spreads(gpus) if mode is not Mode.HOT_COLD else (Parallelism(gpus),):
-            memory = ModeMemory(model, Way(mode, parallel, cache), request)
-            if spread_problem(memory.served, parallel) is None and memory.least.fits:
-                return memory
+        if memory := fitting(model, mode, cache, request, gpus):
+            return memory
         gpus *= 2
+    return None
+
+
+def fitting(
+    model: ModelSpec, mode: Mode, cache: Cache | None, request: CompareRequest, gpus: int
+) -> ModeMemory | None:
+    """The smallest server on so many GPUs that fits, in the first spread in which one does."""
+    for parallel in spreads(gpus) if mode is not Mode.HOT_COLD else (Parallelism(gpus),):
+        memory = ModeMemory(model, Way(mode, parallel, cache), request)
+        if spread_problem(memory.served, parallel) is None and memory.least.fits:
+            return memory
     return None

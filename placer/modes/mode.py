@@ -89,7 +89,7 @@ class ModeRow:
     hbm
         The ledger of one GPU at these settings, or the smallest that breaks.
     host
-        Host bytes by purpose.
+        Host bytes by purpose; None where that was not looked at because something else breaks.
     provenance
         Origin of each kind of figure.
     stopper
@@ -103,14 +103,14 @@ class ModeRow:
     most_kv_tokens: int
     figures: ModeFigures | None
     hbm: HbmLedger | None
-    host: Mapping[str, int] = field(default_factory=dict)
+    host: Mapping[str, int] | None = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     stopper: str | None = None
 
     @property
     def runs(self) -> bool:
-        """Whether a runtime runs it."""
-        return self.stopper is None
+        """Whether it fits and a runtime runs it."""
+        return self.fits and self.stopper is None
 
     @property
     def fits(self) -> bool:

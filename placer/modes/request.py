@@ -9,6 +9,7 @@ from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
 from placer.workload import Workload
 
 MOST_GPUS = 64
+GPU_COUNTS = f"numbers of GPUs between commas, 1 to {MOST_GPUS} each"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class CompareRequest:
         if not self.gpus or not all(1 <= count <= MOST_GPUS for count in self.gpus):
             raise BadInputError(
                 f"--gpus is {','.join(map(str, self.gpus)) or 'empty'}",
-                f"give numbers of GPUs between commas, 1 to {MOST_GPUS} each",
+                f"give {GPU_COUNTS}",
             )
         if self.kv_tokens < 0:
             raise BadInputError(f"--kv-tokens is {self.kv_tokens}", "give 0 or more")

@@ -53,7 +53,7 @@ class ModeRows:
         """One way of running the model."""
         memory = ModeMemory(self._model, way, self._request)
         if problem := spread_problem(memory.served, way.parallel):
-            return _refused(way, Obstacle("parallelism", problem))
+            return _refused(way, Obstacle("parallelism", problem, memory.possible_gpus()))
         if obstacle := memory.obstacle():
             return _refused(way, obstacle, memory)
         if way.mode is Mode.HOT_COLD:
@@ -198,5 +198,5 @@ def _refused(
         most_kv_tokens=0 if memory is None else memory.most_kv_tokens(),
         figures=None,
         hbm=None if memory is None else memory.least.ledger(),
-        host=host or {},
+        host=host,
     )

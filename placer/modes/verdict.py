@@ -53,6 +53,18 @@ def verdict(comparison: Comparison) -> str:
     return "; ".join(parts)
 
 
+def advice(comparison: Comparison) -> str | None:
+    """What to change where no row wins; None where one does, or no single change is known that would do."""
+    if comparison.best is not None or any(row.fits for row in comparison.rows):
+        return None
+    # What is least short comes first.
+    ordered = sorted(comparison.rows, key=lambda row: math.inf if row.hbm is None else -row.hbm.unused_bytes)
+    for row in ordered:
+        if row.obstacle is not None and row.obstacle.cures:
+            return f"{' or '.join(row.obstacle.cures)}, for {_way_name(row)}"
+    return None
+
+
 def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
     """Targets that no row keeps which runs and keeps up with what arrives; () where some row wins."""
     rows = _keeping_up(comparison)
@@ -72,10 +84,13 @@ def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
 
 def name(row: ModeRow) -> str:
     """A row in words: its mode, GPUs and spread."""
-    way = row.way
-    cache = {None: "", "none": " without a cache", "lru": " with an LRU cache"}[way.cache]
-    gpus = way.parallel.gpus
-    return f"{way.mode.value}{cache} on {gpus} GPU{'s' if gpus > 1 else ''} ({way.spread})"
+    gpus = row.way.parallel.gpus
+    return f"{_way_name(row)} on {gpus} GPU{'s' if gpus > 1 else ''} ({row.way.spread})"
+
+
+def _way_name(row: ModeRow) -> str:
+    cache = {None: "", "none": " without a cache", "lru": " with an LRU cache"}[row.way.cache]
+    return f"{row.way.mode.value}{cache}"
 
 
 def _nothing(comparison: Comparison) -> str:
