@@ -33,6 +33,7 @@ AUTO_GPU: tuple[Backend, ...] = GPU_BACKENDS
 AUTO = "auto"
 
 _NONE_FAILED: Mapping[Backend, str] = {}
+_AFTER_FAILURE = "close other programs and try again, with --quick for a shorter one, or name a kernel"
 
 
 def choose_cpu_backend(
@@ -101,13 +102,14 @@ def _first(
     for backend in automatic:
         problem = backend.problem(shape, threads)
         if problem is None and backend in failed:
-            problem = Problem(failed[backend], "try again, or name a kernel")
+            problem = Problem(failed[backend], _AFTER_FAILURE)
         if problem is None:
             others = "".join(f"; not {each}" for each in _reasons(passed_over))
             return backend, f"{backend.name} ({backend.method}) is the first that runs here{others}"
         passed_over.setdefault(problem, []).append(backend.name)
     cure = list(passed_over)[-1].cure
-    raise MissingComponentError(f"no kernel runs here: {'; '.join(_reasons(passed_over))}", cure)
+    what = "no kernel could be timed here" if failed else "no kernel runs here"
+    raise MissingComponentError(f"{what}: {'; '.join(_reasons(passed_over))}", cure)
 
 
 def _reasons(passed_over: Mapping[Problem, list[str]]) -> list[str]:

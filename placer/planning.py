@@ -38,6 +38,7 @@ SPECULATIVE_NOTE = (
     "room is kept for the MTP layer with all its experts and its cache, and the export starts the server "
     "drafting with it; predicted times are without drafting"
 )
+HOST_MEMORY_NOTE = "the server's host memory is not known, so it was not checked (give --host-memory SIZE)"
 DOUBTFUL_MAPE = 0.10
 """Held-out error of the cold side above which a plan says that its times are doubtful."""
 MOE_ORIGIN = "cost model of the profile on replayed steps of requests that were not solved on"
@@ -101,7 +102,10 @@ def plan(
     )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
     check_host_memory(host, memory)
-    document = placement_document(model, trace, profile, request, solved, host, forced=forced)
+    unchecked = memory is None
+    document = placement_document(
+        model, trace, profile, request, solved, host, forced=forced, host_unchecked=unchecked
+    )
     if trace is None or not what_if:
         return document
     return with_what_ifs(document, model, trace, profile, request, solved, part(progress, SOLVE_SHARE, 1.0))
@@ -116,10 +120,11 @@ def placement_document(
     host: HostLedger,
     *,
     forced: tuple[str, ...] = (),
+    host_unchecked: bool = False,
 ) -> PlacementDocument:
     """The document of DESIGN's contract ``placer.placement/1`` for a solve.
 
-    ``forced`` says what does not match between profile and plan.
+    ``forced`` says what does not match between profile and plan, ``host_unchecked`` that the server's RAM is unknown.
     """
     tp, settings, workload = request.tp, solved.level.settings, request.workload
     hot_total = int(solved.hot.sum())
@@ -214,6 +219,7 @@ def placement_document(
         "notes": [
             *(f"warning: forced: {each}" for each in forced),
             *_fit_warnings(profile),
+            *((HOST_MEMORY_NOTE,) if host_unchecked else ()),
             *behaviour_notes(request.behaviour, workload, trace),
             *solved.notes,
             *_memory_notes(model, settings),
@@ -336,8 +342,7 @@ def _fit_warnings(profile: Profile) -> list[str]:
         return [
             *warnings,
             f"warning: the CPU's side is a datasheet roofline: true cold times may be {cpu.band[0]:g} to "
-            f"{cpu.band[1]:g} times the predicted; profile on the server before you rely on them (--host-memory SIZE "
-            "checks what a datasheet does not know)",
+            f"{cpu.band[1]:g} times the predicted; profile on the server before you rely on them",
             *(() if profile.calibration is None else profile.calibration.warnings),
         ]
     mape = cpu.report.overall.mape

@@ -221,7 +221,7 @@ def solve_levels(
         notes.append(
             "prompts are left out (--prefill-from none): tokens/s counts them as free, TTFT is unknown"
         )
-    if np.array_equal(masks["plan"], masks["frequency"]):
+    if np.array_equal(masks["plan"], masks["frequency"]) and not masks["plan"].all():
         notes.append(
             "the plan is the frequency ranking: where the CPU bounds every layer, the best placement of equal "
             "experts is a sort, and what is left to decide is the level"

@@ -7,6 +7,7 @@ from placer.errors import BadInputError
 
 GIB = 2**30
 MIB = 2**20
+TIB = 2**40
 
 _UNITS = {
     "B": 1,
@@ -15,9 +16,9 @@ _UNITS = {
     "GB": 10**9,
     "TB": 10**12,
     "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
+    "MIB": MIB,
+    "GIB": GIB,
+    "TIB": TIB,
 }
 _NUMBER = re.compile(r"^\s*([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})\s*$")
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+|%)\s*$")

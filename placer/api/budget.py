@@ -2,6 +2,12 @@
 
 from placer.api.size import Size, size_bytes
 from placer.errors import BadInputError
+from placer.units import TIB
+
+
+def check_hbm_budget(budget: Size) -> None:
+    """Raise BadInputError for a ``budget`` that no GPU could give a meaning: known before any file is read."""
+    size_bytes(budget, "--hbm-budget", whole_bytes=TIB)
 
 
 def hbm_budget_bytes(

@@ -46,24 +46,24 @@ def calibrate(
         When they belong to different models, nothing was measured, or a server does not match the placement.
     """
     check_seed(seed)
-    measured = opened(profile, read_profile)
-    files = [read_benchmark_file(Path(path)) for path in benchmark]
-    log = None if kt_log is None else read_kt_timing_log(Path(kt_log))
     fitted = None
     if factors != "auto":
         known = {name.value: name for name in FactorName}
         fitted = tuple(choice(name, known, "--factors") for name in names(factors))
     schedulers: dict[str, Scheduler | None] = {"auto": None, **{each.value: each for each in Scheduler}}
+    served_by = choice(scheduler, schedulers, "--scheduler")
     if output is not None:
         checked_output(Path(output), paths_of(placement, trace, *benchmark, kt_log))
+    files = [read_benchmark_file(Path(path)) for path in benchmark]
+    log = None if kt_log is None else read_kt_timing_log(Path(kt_log))
     result = calibrate_profile(
-        measured,
+        opened(profile, read_profile),
         opened(placement, read_placement),
         opened(model, read_model),
         None if trace is None else routing(trace),
         files,
         log,
-        CalibrateRequest(fitted, choice(scheduler, schedulers, "--scheduler"), force, seed),
+        CalibrateRequest(fitted, served_by, force, seed),
     )
     if output is not None:
         write_profile(result.profile, Path(output))

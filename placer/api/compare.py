@@ -1,10 +1,10 @@
 """`placer.compare`: which way to run a model, on how many GPUs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from placer.api.budget import hbm_budget_bytes
+from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.choice import kv_dtype as known_kv_dtype
@@ -92,7 +92,7 @@ def compare(
         When no CPU is given, a name is not known, or trace or profile belong to another model.
     """
     check_seed(seed)
-    spec = opened(model, read_model)
+    check_hbm_budget(hbm_budget)
     sheet = named_cpu(
         cpu,
         cores=cores,
@@ -101,14 +101,8 @@ def compare(
         memory_channels=memory_channels,
         memory_mts=memory_mts,
     )
-    hardware = _hardware(spec, sheet, gpu, cpu_method, profile)
-    usable, memory = hardware.usable_bytes, hardware.profile.host_memory_bytes
-    budget = hbm_budget_bytes(
-        hbm_budget, usable, hardware.gpu.name, "lower it, or name the GPU that you mean (--gpu NAME)"
-    )
-    if kv_dtype is None:
-        kv_dtype = next(name for name in KV_DTYPES if holds_kv_dtype(spec, name))
-    request = CompareRequest(
+    # Every option is judged before a file is read; what is left open needs the model and its hardware.
+    asked = CompareRequest(
         workload=workload(
             prompt_tokens,
             output_tokens,
@@ -121,14 +115,26 @@ def compare(
             prefix_hit=prefix_hit,
         ),
         gpus=tuple(sorted(set(gpus))),
-        budget_bytes=budget,
-        device_bytes=usable,
+        budget_bytes=0,
+        device_bytes=0,
         kv_tokens=kv_tokens,
-        kv_dtype=known_kv_dtype(kv_dtype),
-        host_memory_bytes=memory if host_memory is None else size_bytes(host_memory, "--host-memory"),
+        kv_dtype=known_kv_dtype(kv_dtype or KV_DTYPES[0]),
+        host_memory_bytes=None if host_memory is None else size_bytes(host_memory, "--host-memory"),
         seed=seed,
         scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
         behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
+    )
+    spec = opened(model, read_model)
+    hardware = _hardware(spec, sheet, gpu, cpu_method, profile)
+    usable, memory = hardware.usable_bytes, hardware.profile.host_memory_bytes
+    cure = "lower it, or name the GPU that you mean (--gpu NAME)"
+    held = next(name for name in KV_DTYPES if holds_kv_dtype(spec, name))
+    request = replace(
+        asked,
+        budget_bytes=hbm_budget_bytes(hbm_budget, usable, hardware.gpu.name, cure),
+        device_bytes=usable,
+        kv_dtype=held if kv_dtype is None else asked.kv_dtype,
+        host_memory_bytes=memory if host_memory is None else asked.host_memory_bytes,
     )
     return Compared(
         compare_ways(spec, hardware, None if trace is None else routing(trace), request, progress)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from placer.api.budget import hbm_budget_bytes
+from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
 from placer.api.choice import choice
 from placer.api.choice import kv_dtype as known_kv_dtype
@@ -79,6 +79,13 @@ def inspect(
     """
     at_least(0, plan=plan)
     at_least(1, tp=tp, kv_tokens=kv_tokens, chunk=chunk, running=running, ep=ep, pp=pp, dp=dp, numa=numa)
+    if hbm_budget is not None:
+        check_hbm_budget(hbm_budget)
+    known_kv_dtype(kv_dtype)
+    method = choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method")
+    free = None if gpu_free is None else size_bytes(gpu_free, "--gpu-free")
+    memory = None if host_memory is None else size_bytes(host_memory, "--host-memory")
+    whole = None if gpu is None else gpu_datasheet(gpu).usable_bytes
     spec = opened(model, read_model)
     parallel = Parallelism(tp, ep, pp, dp)
     if spec.checkpoint_format == "fp8_block":
@@ -86,7 +93,6 @@ def inspect(
     shape = inspect_document(spec, parallel.attention_tp, expert_tp=parallel.expert_tp)
     if plan is None:
         return Inspection(spec, shape, None)
-    whole = None if gpu is None else gpu_datasheet(gpu).usable_bytes
     if whole is None and hbm_budget is None:
         raise BadInputError(
             "--plan needs to know the GPU", "add --gpu NAME (placer hardware --list) or --hbm-budget SIZE"
@@ -111,15 +117,15 @@ def inspect(
         speculative=speculative,
         loss_bytes=given_loss_bytes(
             device_bytes=device,
-            gpu_free_bytes=None if gpu_free is None else size_bytes(gpu_free, "--gpu-free"),
+            gpu_free_bytes=free,
         ),
         device_bytes=whole,
     )
     planned = memory_plan_document(
         demand,
         device_bytes=device,
-        cpu_method=choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method"),
+        cpu_method=method,
         numa_nodes=numa,
-        host_memory_bytes=None if host_memory is None else size_bytes(host_memory, "--host-memory"),
+        host_memory_bytes=memory,
     )
     return Inspection(spec, shape, planned)

@@ -1,9 +1,10 @@
 """`placer.solve`: hot experts and KV decided together."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from placer.api.budget import hbm_budget_bytes
+from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
 from placer.api.choice import choice, prefill_side
 from placer.api.number import at_least, check_seed
@@ -99,18 +100,16 @@ def solve(
     check_seed(seed)
     if mix:
         check_shares(mix)
-    spec = opened(model, read_model)
-    measured = opened(profile, read_profile)
-    usable = measured.gpu.usable_bytes
-    cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
-    budget = hbm_budget_bytes(hbm_budget, usable, measured.gpu.name, cure)
+    check_hbm_budget(hbm_budget)
     free = None if gpu_free is None else size_bytes(gpu_free, "--gpu-free")
+    memory = None if host_memory is None else size_bytes(host_memory, "--host-memory")
     given = paths_of(trace, profile, arrivals)
     if output is not None:
         checked_output(Path(output), given)
     if write_lp is not None:
         checked_output(Path(write_lp), [*given, *paths_of(output)], "--write-lp")
-    request = SolveRequest(
+    # Every option is judged before a file is read; the budget needs the GPU of the profile.
+    asked = SolveRequest(
         workload=workload(
             prompt_tokens,
             output_tokens,
@@ -122,7 +121,7 @@ def solve(
             length_variation=length_variation,
             prefix_hit=prefix_hit,
         ),
-        budget_bytes=budget,
+        budget_bytes=0,
         tp=tp,
         max_running=max_running,
         min_kv_tokens=min_kv_tokens,
@@ -136,8 +135,6 @@ def solve(
         chunk_tokens=chunk,
         min_hot_per_layer=min_hot,
         speculative=speculative,
-        loss_bytes=given_loss_bytes(device_bytes=usable, gpu_free_bytes=free),
-        device_bytes=usable,
         pins={
             layer: choice(place, PLACES, f"--pin of layer {layer}") for layer, place in (pin or {}).items()
         },
@@ -153,12 +150,22 @@ def solve(
         scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
         behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
     )
+    spec = opened(model, read_model)
+    measured = opened(profile, read_profile)
+    usable = measured.gpu.usable_bytes
+    cure = "lower it, or profile for the GPU that you mean ('placer profile --gpu NAME')"
+    request = replace(
+        asked,
+        budget_bytes=hbm_budget_bytes(hbm_budget, usable, measured.gpu.name, cure),
+        loss_bytes=given_loss_bytes(device_bytes=usable, gpu_free_bytes=free),
+        device_bytes=usable,
+    )
     document = plan(
         spec,
         None if trace is None else routing(trace),
         measured,
         request,
-        host_memory_bytes=None if host_memory is None else size_bytes(host_memory, "--host-memory"),
+        host_memory_bytes=memory,
         use=ProfileUse(threads, cpu_method, force_profile),
         what_if=what_if,
         progress=progress,

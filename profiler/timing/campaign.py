@@ -25,15 +25,22 @@ STALL_SECONDS = 120.0
 """Silence after which a worker counts as hung: far longer than any single call."""
 STARTUP_SECONDS = 60.0
 """Silence granted before the first sign: Python and torch are being read from a disk."""
+TRY_STALLED = "close other programs and try again"
+"""What to do first about a process that was too slow to tell from one that hangs."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """``stage`` is "machine", "loading", "checking", "border" or "timing"; ``done`` of ``total`` parts are over."""
+    """``stage`` is what goes on, as one says it after "while" ("timing"); ``done`` of ``total`` parts are over."""
 
     stage: str
     done: int
     total: int
+
+
+def silence(seconds: float) -> str:
+    """What is known of a process that was not heard of for ``seconds``."""
+    return f"no sign of life for {seconds:.0f} s; this machine is busy or slow, or the step hangs"
 
 
 def time_campaign(
@@ -143,12 +150,10 @@ def _run_worker(
                         events.append({"event": "ended", "code": ended})
                     return events
                 if time.monotonic() > last_sign + stall_seconds:
-                    events.append({"event": "stalled", "how": f"no sign of life for {stall_seconds:.0f} s"})
+                    events.append({"event": "stalled", "how": silence(stall_seconds)})
                     return events
                 if time.monotonic() > hard_end:
-                    late = (
-                        f"not done in twice {spec.max_seconds:.0f} s: it is slow here, or the time too short"
-                    )
+                    late = f"not done in twice {spec.max_seconds:.0f} s; this machine is busy, or the time too short"
                     events.append({"event": "stalled", "how": late})
                     return events
                 time.sleep(POLL_SECONDS)
@@ -192,4 +197,6 @@ def _failure(spec: CampaignSpec, events: list[Event], log: str) -> PlacerError:
     cure = "use --gpu NAME for its datasheet"
     if spec.device == "cpu":
         cure = "profile on another machine" if spec.backend == "torch" else "use --cpu-kernel torch"
-    return MissingComponentError(what, f"try again; if it repeats, {cure}")
+    return MissingComponentError(
+        what, f"{TRY_STALLED if 'how' in end else 'try again'}; if it repeats, {cure}"
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import placer.errors
 from placer.errors import MissingComponentError, PlacerError
 from placer.output import write_text
-from placer.profiler.timing.campaign import POLL_SECONDS, Progress
+from placer.profiler.timing.campaign import POLL_SECONDS, TRY_STALLED, Progress, silence
 
 STALL_SECONDS = 300.0
 """Silence after which the process counts as hung: some kernels are compiled for every shape, a minute each."""
@@ -101,8 +101,8 @@ def _failure(last: dict[str, Any], code: int, log: str, what: str, cure: str) ->
         return kind(last["what"], last["hint"])
     where = f"while {last['stage']}" if last.get("stage") else "while starting"
     if last.get("event") == "stalled":
-        how = f"no sign of life for {last['seconds']:.0f} s"
+        how, again = silence(last["seconds"]), TRY_STALLED
     else:
         lines = [line for line in log.splitlines() if line.strip()]
-        how = f"ended with code {code}: {lines[-1] if lines else 'no message'}"
-    return MissingComponentError(f"{what} {where}: {how}", f"try again; if it repeats, {cure}")
+        how, again = f"ended with code {code}: {lines[-1] if lines else 'no message'}", "try again"
+    return MissingComponentError(f"{what} {where}: {how}", f"{again}; if it repeats, {cure}")
