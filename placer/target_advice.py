@@ -10,8 +10,8 @@ from placer.objective import Objective
 from placer.prediction import Prediction
 from placer.remedy import largest
 from placer.solve_request import SolveRequest
-from placer.targets import Reached, milliseconds, relaxed
-from placer.units import GIB, parse_size
+from placer.targets import Reached, relaxed
+from placer.units import GIB, duration, parse_size
 
 Check = Callable[[SolveRequest], Prediction | None]
 """Figures of a plan that serves a request, or None where none is found."""
@@ -186,5 +186,5 @@ _KINDS: dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]] = {
 
 
 def _figures_text(figures: Prediction) -> str:
-    ttft = "" if figures.ttft_ms_p95 is None else f", TTFT {milliseconds(figures.ttft_ms_p95)}"
-    return f"TPOT {milliseconds(figures.tpot_ms_p95)}{ttft} at p95"
+    ttft = "" if figures.ttft_ms_p95 is None else f", TTFT {duration(1e3 * figures.ttft_ms_p95, 3)}"
+    return f"TPOT {duration(1e3 * figures.tpot_ms_p95, 3)}{ttft} at p95"

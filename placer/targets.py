@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from placer.errors import InfeasibleError
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
+from placer.units import duration
 from placer.workload import Workload
 
 
@@ -49,7 +50,7 @@ def missed_text(workload: Workload, figures: Prediction) -> str:
     """What ``figures`` reach of the targets that they miss; empty where they keep all."""
     return " and ".join(
         f"{target.flag} of {target.target_ms:g} ms by {target.p95_ms(figures) / target.target_ms - 1:,.1%} "
-        f"({milliseconds(target.p95_ms(figures))} at p95)"
+        f"({duration(1e3 * target.p95_ms(figures))} at p95)"
         for target in _targets(workload)
         if target.p95_ms(figures) > target.target_ms
     )
@@ -75,7 +76,7 @@ def targets_missed(
             missed.append(f"{target.flag} of {target.target_ms:g} ms ({why})")
         elif reached > target.target_ms:
             missed.append(
-                f"{target.flag} of {target.target_ms:g} ms (best level reaches {milliseconds(reached)} at p95, "
+                f"{target.flag} of {target.target_ms:g} ms (best level reaches {duration(1e3 * reached)} at p95, "
                 f"{reached / target.target_ms - 1:+,.1%}: {settings_text(best.settings)})"
             )
     if not missed:
@@ -125,7 +126,7 @@ def _both(workload: Workload, tried: Sequence[Reached]) -> str:
     """Each target alone is kept by some plan: what the plan nearest to both misses."""
     best = min(tried, key=lambda each: excess(workload, each.figures))
     reached = " and ".join(
-        f"{target.flag} of {target.target_ms:g} ms with {milliseconds(target.p95_ms(best.figures))} "
+        f"{target.flag} of {target.target_ms:g} ms with {duration(1e3 * target.p95_ms(best.figures))} "
         f"({target.p95_ms(best.figures) / target.target_ms - 1:+,.1%})"
         for target in _targets(workload)
     )
@@ -133,11 +134,6 @@ def _both(workload: Workload, tried: Sequence[Reached]) -> str:
         "both latency targets at once (each alone is reached by some level); the nearest answers "
         f"{reached}, at {settings_text(best.settings)}"
     )
-
-
-def milliseconds(value: float) -> str:
-    """A latency in milliseconds as a person reads it: three digits, or all before the point."""
-    return f"{value:,.1f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def _rounded_up(value: float) -> str:

@@ -93,6 +93,14 @@ def test_a_cache_of_all_experts_serves_like_gpus_alone(roomy: Comparison) -> Non
     cached, alone = row_of(roomy, Mode.STREAMED, Cache.LRU), row_of(roomy, Mode.GPU_ONLY)
     assert cached.hot_experts == alone.hot_experts == 4 * 8
     assert cached.figures == alone.figures
+    # It is gpu-only with pinned host memory beside it: no tie, and the row says why.
+    assert cached.unstreamed == "every expert has a slot: nothing is streamed"
+    assert roomy.keeps_targets(cached)
+    assert not any(row.unstreamed for row in roomy.tied)
+    rows = comparison_document(roomy)["rows"]
+    assert {(row["cache"], row["unstreamed_reason"] is None) for row in rows} == {
+        (None, True), ("none", True), ("lru", False),
+    }  # fmt: skip
 
 
 def test_no_cache_is_never_faster_than_one(roomy: Comparison) -> None:
@@ -171,7 +179,9 @@ def test_most_tokens_win_without_targets_and_ties_go_to_the_simplest(roomy: Comp
     assert best is not None
     most = max(tokens_per_s(row) for row in roomy.rows if row.runs)
     assert tokens_per_s(best) >= 0.97 * most
-    near = [row for row in roomy.rows if row.runs and tokens_per_s(row) >= 0.97 * most]
+    near = [
+        row for row in roomy.rows if row.runs and row.unstreamed is None and tokens_per_s(row) >= 0.97 * most
+    ]
     assert set(map(id, near)) == set(map(id, (best, *roomy.tied)))
     assert best.way.parallel.gpus == min(row.way.parallel.gpus for row in near)
 
@@ -233,7 +243,7 @@ def test_targets_that_nothing_keeps_say_by_how_much(wide: ModelSpec, hardware: C
     document = comparison_document(compare(wide, hardware, None, asked(workload=workload)))
     assert document["best"] is None
     assert document["verdict"].startswith("no way keeps the targets: the closest is ")
-    assert "where 0.001 is asked (" in document["verdict"]
+    assert "where 1.000 µs is asked (" in document["verdict"]
     assert "running request(s) and chunks of" in document["verdict"]
     assert "every row misses the TPOT target" in document["verdict"]
     assert not any(row["meets_targets"] for row in document["rows"])
@@ -257,6 +267,7 @@ def test_a_trace_judges_every_way_on_requests_that_were_not_solved_on(
     for mode, cache in ((Mode.STREAMED, Cache.LRU), (Mode.HOT_COLD, None)):
         known, unknown = row_of(traced, mode, cache), row_of(uniform, mode, cache)
         assert 0 < known.hot_experts < 32
+        assert known.unstreamed is None
         assert tokens_per_s(known) > tokens_per_s(unknown)
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from placer.answer.comparison import comparison_answer
 
-HEADERS = ("per GPU", "TTFT s p50", "TPOT ms p50", "KV most", "host GiB", "(low-high)")
+HEADERS = ("per GPU", "TTFT p50", "TPOT p50", "KV most", "host GiB", "(low-high)")
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -16,9 +16,11 @@ def row(**changes: Any) -> dict[str, Any]:
     latency = {"p50": 10_787.0, "p95": 10_789.0, "p95_low": 1.0, "p95_high": 20_000.0}
     return {
         "mode": "gpu-only", "cache": None, "gpus": 8, "parallelism": "tp8+ep8", "fits": True, "runs": True,
-        "runs_reason": None, "output_tokens_per_s": {"low": 11_339.0, "mid": 17_009.0, "high": 21_261.0},
+        "runs_reason": None, "unstreamed_reason": None,
+        "output_tokens_per_s": {"low": 11_339.0, "mid": 17_009.0, "high": 21_261.0},
         "output_tokens_per_s_per_gpu": 2_126.0, "ttft_ms": latency, "tpot_ms": latency,
-        "hbm": {"ledger": {"hot_experts": 130 * 2**30, "unused": 2**30}}, "host": {"total_bytes": 1_744 * 2**30},
+        "hbm": {"ledger": {"hot_experts": 130 * 2**30, "unused": 2**30}},
+        "host": {"ledger": {"experts": 1_744 * 2**30}, "total_bytes": 1_744 * 2**30},
         "max_kv_tokens": 24_500_000, "provenance": {"hot": "datasheet roofline"}, **changes,
     }  # fmt: skip
 
@@ -61,6 +63,36 @@ def test_a_row_that_no_runtime_runs_is_marked_and_its_reason_given() -> None:
     lines = printed(100)
     assert any(line.startswith("-    8 streamed lru tp8+ep8") for line in lines)
     assert "- runs nowhere: SGLang's paged experts run on one GPU only" in lines
+
+
+def answered(*rows: dict[str, Any]) -> list[str]:
+    console = Console(file=io.StringIO(), width=200, markup=False, emoji=False)
+    console.print(comparison_answer({**DOCUMENT, "rows": list(rows)}), highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_row_that_streams_nothing_is_marked_and_says_so() -> None:
+    lines = answered(row(), row(mode="streamed", cache="lru", unstreamed_reason="every expert has a slot"))
+    assert any(line.startswith("=    8 streamed lru tp8+ep8") for line in lines)
+    assert "= every expert has a slot" in lines
+
+
+def test_rounding_of_more_than_a_twentieth_of_host_memory_is_said() -> None:
+    gib = 2**30
+    much = {"ledger": {"experts": 436 * gib, "pinned_rounding": 308 * gib}, "total_bytes": 744 * gib}
+    little = {"ledger": {"experts": 96 * gib, "pinned_rounding": 4 * gib}, "total_bytes": 100 * gib}
+    lines = answered(*(row(mode="streamed", cache="none", host=host) for host in (much, little)))
+    assert [line for line in lines if "rounding" in line] == [
+        "308.00 GiB of the 744.00 GiB of host memory of streamed bare tp8+ep8 is rounding: torch pins whole powers of "
+        "two of bytes"
+    ]
+
+
+def test_latencies_have_their_units_and_three_digits() -> None:
+    latency = {"p50": 0.51, "p95": 1.02, "p95_low": 1.0, "p95_high": 2.0}
+    (line,) = [line for line in answered(row(ttft_ms=latency)) if line.startswith("*    8")]
+    assert " 10.8 s 10.8 s 510 µs 1.02 ms " in line
 
 
 def test_origins_are_said_once_and_with_their_modes_where_they_differ() -> None:

@@ -39,7 +39,7 @@ def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_that_meets_the_target_is_said_with_by_how_much_and_where(tiny: ModelSpec) -> None:
     with pytest.raises(InfeasibleError) as caught:
         alone(tiny, 4, slo_tpot_ms=0.1)
-    assert "--slo-tpot of 0.1 ms (best level reaches 0.12 ms at p95, +20.0%" in caught.value.what
+    assert "--slo-tpot of 0.1 ms (best level reaches 120.0 µs at p95, +20.0%" in caught.value.what
     assert "1 running request, chunk 64, bf16 KV" in caught.value.what
     assert "relax to --slo-tpot 0.12" in caught.value.hint
     assert "Tried in vain: --kv-dtype fp8" in caught.value.hint

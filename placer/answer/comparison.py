@@ -11,12 +11,13 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
-from placer.units import GIB, figure, gib, signed_percent
+from placer.units import GIB, duration, figure, gib, signed_percent
 
 
 def comparison_answer(document: dict[str, Any]) -> RenderableType:
     """The `compare` document in at most 100 columns."""
     document = all_visible(document)
+    rows = document["rows"]
     parts: list[RenderableType] = [
         VerdictLine(f"{document['model']}: {document['verdict']}"),
         *([VerdictLine(f"  do: {document['advice']}")] if document["advice"] else []),
@@ -27,7 +28,7 @@ def comparison_answer(document: dict[str, Any]) -> RenderableType:
         parts.append(_Rows(document))
         if any(place is not None for place in document["best_by_gpus"].values()):
             parts.append(Text("* wins on its number of GPUs" + _targets(document), style="dim"))
-    parts += [Text(line) for line in (*_stopped(document["rows"]), *_obstacles(document["rows"]))]
+    parts += [Text(line) for line in (*_stopped(rows), *_rounding(rows), *_obstacles(rows))]
     parts.append(Text(""))
     parts += [Text(_rule_line(size, rule)) for size, rule in document["rule_of_thumb"].items()]
     parts += [Text(line, style="dim") for line in _origins(document["rows"])]
@@ -93,9 +94,19 @@ class _Rows:
             table.add_column(column.header, justify="right", no_wrap=True)
         for place, row in enumerate(self._rows):
             if row["fits"]:
-                mark = "*" if place in self._winners else "" if row["runs"] else "-"
-                table.add_row(mark, str(row["gpus"]), _mode(row), *(column.cell(row) for column in columns))
+                table.add_row(
+                    _mark(row, place in self._winners),
+                    str(row["gpus"]),
+                    _mode(row),
+                    *(column.cell(row) for column in columns),
+                )
         return table
+
+
+def _mark(row: dict[str, Any], wins: bool) -> str:
+    if wins:
+        return "*"
+    return "-" if not row["runs"] else "=" if row["unstreamed_reason"] else ""
 
 
 def _held_gib(row: dict[str, Any]) -> str:
@@ -111,10 +122,10 @@ def _band(row: dict[str, Any]) -> str:
 _RATE = _Column("tokens/s", lambda row: _short(row["output_tokens_per_s"]["mid"]))
 _BAND = _Column("(low-high)", _band)
 _PER_GPU = _Column("per GPU", lambda row: _short(row["output_tokens_per_s_per_gpu"]))
-_TPOT_P50 = _Column("TPOT\nms p50", lambda row: _latency(row["tpot_ms"]["p50"], 1.0))
-_TPOT_P95 = _Column("TPOT\nms p95", lambda row: _latency(row["tpot_ms"]["p95"], 1.0))
-_TTFT_P50 = _Column("TTFT\ns p50", lambda row: _latency(row["ttft_ms"]["p50"], 1e-3))
-_TTFT_P95 = _Column("TTFT\ns p95", lambda row: _latency(row["ttft_ms"]["p95"], 1e-3))
+_TPOT_P50 = _Column("TPOT\np50", lambda row: _latency(row["tpot_ms"]["p50"]))
+_TPOT_P95 = _Column("TPOT\np95", lambda row: _latency(row["tpot_ms"]["p95"]))
+_TTFT_P50 = _Column("TTFT\np50", lambda row: _latency(row["ttft_ms"]["p50"]))
+_TTFT_P95 = _Column("TTFT\np95", lambda row: _latency(row["ttft_ms"]["p95"]))
 _HBM = _Column("HBM\nGiB", _held_gib)
 _HOST = _Column("host\nGiB", lambda row: f"{row['host']['total_bytes'] / GIB:,.0f}")
 _KV = _Column("KV\nmost", lambda row: _tokens(row["max_kv_tokens"]))
@@ -140,8 +151,8 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" if value >= 10 else figure(value, 2)
 
 
-def _latency(value: float | None, factor: float) -> str:
-    return "grows" if value is None else _short(value * factor)
+def _latency(value_ms: float | None) -> str:
+    return "grows" if value_ms is None else duration(1e3 * value_ms, 3)
 
 
 def _tokens(count: int) -> str:
@@ -186,9 +197,27 @@ def _bytes(count: float) -> str:
 
 
 def _stopped(rows: list[dict[str, Any]]) -> list[str]:
-    """Why rows marked "-" never win, each reason once."""
+    """Why rows marked "-" never win, and why "=" streams nothing, each reason once."""
     reasons = dict.fromkeys(row["runs_reason"] for row in rows if row["fits"] and not row["runs"])
-    return [f"- runs nowhere: {reason}" for reason in reasons]
+    unstreamed = dict.fromkeys(
+        row["unstreamed_reason"] for row in rows if row["runs"] and row["unstreamed_reason"]
+    )
+    return [f"- runs nowhere: {reason}" for reason in reasons] + [f"= {reason}" for reason in unstreamed]
+
+
+def _rounding(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows of whose host memory rounding takes more than 5 %, those that take as much together."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for row in rows:
+        rounding = (row["host"]["ledger"] or {}).get("pinned_rounding", 0)
+        total_bytes = row["host"]["total_bytes"]
+        if rounding and rounding > 0.05 * total_bytes:
+            found.setdefault((total_bytes, rounding), []).append(_mode(row))
+    return [
+        f"{gib(rounding)} of the {gib(total_bytes)} of host memory of {', '.join(modes)} is rounding: torch pins whole "
+        "powers of two of bytes"
+        for (total_bytes, rounding), modes in found.items()
+    ]
 
 
 def _origins(rows: list[dict[str, Any]]) -> list[str]:

@@ -105,7 +105,9 @@ def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRo
         parallel = row.way.parallel
         return parallel.gpus, _PLAINEST.index(row.way.mode), parallel.ep, -rate(row)
 
-    keeping = [row for row in rows if _keeps(row, request)]
+    kept = [row for row in rows if _keeps(row, request)]
+    # What serves as gpu-only does, and takes host memory too, decides nothing beside it.
+    keeping = [row for row in kept if row.unstreamed is None] or kept
     least = (1 - TIE) * max(map(rate, keeping), default=0.0)
     return tuple(sorted((row for row in keeping if rate(row) >= least), key=effort))
 

@@ -107,6 +107,14 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
             null_reasons |= dict.fromkeys(("host.ledger", "host.total_bytes"), obstacle.reason)
     if row.runs:
         null_reasons["runs_reason"] = "a runtime runs it"
+    if row.unstreamed is None:
+        null_reasons["unstreamed_reason"] = (
+            "experts are streamed"
+            if way.cache is not None and row.fits
+            else "this mode streams nothing"
+            if way.cache is None
+            else "it does not fit"
+        )
     served = _served(figures, way.parallel.gpus, null_reasons)
     return {
         "mode": way.mode.value,
@@ -136,6 +144,7 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
         "null_reasons": null_reasons,
         "runs": row.runs if row.fits else None,
         "runs_reason": row.stopper if row.fits else None,
+        "unstreamed_reason": row.unstreamed,
         "meets_targets_when_slow": comparison.keeps_targets_slow(row),
     }
 

@@ -51,6 +51,10 @@ class GpuLayers:
         compute_us = self.compute_us(kind, size)
         return LayerTimes(compute_us, np.zeros_like(compute_us), overlapped=True)
 
+    def call_us(self, kind: StepKind, size: int) -> Floats:
+        """What of `compute_us` is no expert's: kernels that are called, whatever they read; float [S, 1]."""
+        return self._hot.fixed_us(self._steps.of(kind, size).tokens)[:, None]
+
     def compute_us(self, kind: StepKind, size: int) -> Floats:
         """What GPUs compute of every layer: float [S, L]."""
         if (kind, size) not in self._layers_us:

@@ -94,6 +94,8 @@ class ModeRow:
         Origin of each kind of figure.
     stopper
         Why no runtime runs it though it may fit, or None: such a row is what one would give, and never wins.
+    unstreamed
+        Why a streamed row serves as gpu-only does, or None: it is that with pinned host memory beside it.
     """
 
     way: Way
@@ -106,6 +108,7 @@ class ModeRow:
     host: Mapping[str, int] | None = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     stopper: str | None = None
+    unstreamed: str | None = None
 
     @property
     def runs(self) -> bool:

@@ -10,7 +10,7 @@ from placer.modes.gpu_only import GpuLayers, spread_problem
 from placer.modes.hardware import ComparedHardware
 from placer.modes.hot_cold import solve_compared
 from placer.modes.memory import ModeMemory
-from placer.modes.mode import Mode, ModeFigures, ModeRow, Obstacle, Way
+from placer.modes.mode import Cache, Mode, ModeFigures, ModeRow, Obstacle, Way
 from placer.modes.request import CompareRequest
 from placer.modes.search import banded, search
 from placer.modes.served_experts import experts_origin, paging_problem, served_model, split_problem
@@ -48,6 +48,7 @@ class ModeRows:
         self._hits = HitShares(model, None if trace is None else judged, request.seed)
         self._served = served_model(model, Mode.GPU_ONLY)
         self._computed: dict[Parallelism, GpuLayers] = {}
+        self._alone: dict[Parallelism, ModeFigures] = {}
 
     def row(self, way: Way) -> ModeRow:
         """One way of running the model."""
@@ -95,17 +96,29 @@ class ModeRows:
             origin["transfer"] = (
                 f"PCIe of the datasheet of {gpu.name}, no faster than host memory; {ORIGIN[way.cache]}"
             )
+        figures = banded(candidate, mid, profile.uncertainty, request)
+        if way.cache is None:
+            self._alone[way.parallel] = figures
         return ModeRow(
             way=way,
             obstacle=None,
             settings=candidate.settings,
             hot_experts=candidate.demand.hot_experts,
             most_kv_tokens=memory.most_kv_tokens(),
-            figures=banded(candidate, mid, profile.uncertainty, request),
+            figures=figures,
             hbm=candidate.demand.ledger(),
             host=host,
             provenance=origin,
+            unstreamed=self._unstreamed(way, candidate.demand.hot_per_layer, figures),
         )
+
+    def _unstreamed(self, way: Way, slots: int, figures: ModeFigures) -> str | None:
+        """Why streaming shows nowhere in ``figures``, or None; a row of GPUs alone in this spread comes before."""
+        if way.cache is Cache.LRU and slots == self._model.experts:
+            return "every expert has a slot: nothing is streamed"
+        if way.cache is Cache.NONE and figures == self._alone.get(way.parallel):
+            return "what is streamed hides behind the computation: it serves as gpu-only does"
+        return None
 
     def _hot_cold(self, way: Way, memory: ModeMemory) -> ModeRow:
         model, request, tp = self._model, self._request, way.parallel.tp

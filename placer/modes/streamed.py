@@ -16,7 +16,7 @@ from placer.profiler.trace.trace import Trace
 ORIGIN = {
     Cache.NONE: (
         "kernels read the experts that a step needs from pinned host memory in place, as vLLM's UVA offload lets "
-        "them: a layer takes the longer of that read and its computation"
+        "them: a layer takes its kernel calls, and the longer of that read and what it computes of experts"
     ),
     Cache.LRU: (
         "missing experts are copied to a layer's slots before it computes, as SGLang's paged experts do: a layer "
@@ -88,12 +88,15 @@ class StreamedLayers:
         self._groups = groups
 
     def __call__(self, kind: StepKind, size: int) -> LayerTimes:
-        """Times of steps of ``size`` tokens: fetched beside the computation without slots, before it with them."""
+        """Times of steps of ``size`` tokens: fetched while experts are computed without slots, before it with them."""
         used = self._steps.of(kind, size).rows > 0
         S, L, E = used.shape
         # GPUs that share out whole experts wait for the one that fetches most.
         needed = used.reshape(S, L, self._groups, E // self._groups).sum(axis=3).max(axis=2)
         missing = needed * (1.0 - self._hits.of(kind, size, self._slots))
         return LayerTimes(
-            self._computed.compute_us(kind, size), missing * self._fetch_us, overlapped=not self._slots
+            self._computed.compute_us(kind, size),
+            missing * self._fetch_us,
+            overlapped=not self._slots,
+            call_us=self._computed.call_us(kind, size),
         )

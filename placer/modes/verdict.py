@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placer.modes.comparison import TIE, Comparison
 from placer.modes.mode import ModeFigures, ModeRow
 from placer.modes.search import target_excess
-from placer.units import figure
+from placer.units import duration, figure
 
 _NAMED = 3
 """Ties that are named; the others are counted."""
@@ -143,8 +143,8 @@ def _misses(comparison: Comparison, row: ModeRow) -> str:
 
 
 def _against(missed: MissedTarget) -> str:
-    reached = figure(missed.reached_ms, 1)
-    return f"{missed.name} p95 of {reached} ms where {missed.asked_ms:g} is asked ({missed.factor:.2f}x)"
+    reached, asked = duration(1e3 * missed.reached_ms), duration(1e3 * missed.asked_ms)
+    return f"{missed.name} p95 of {reached} where {asked} is asked ({missed.factor:.2f}x)"
 
 
 def _doubt(comparison: Comparison, best: ModeRow) -> str | None:
@@ -163,7 +163,7 @@ def _reached(row: ModeRow) -> str:
     rate, mid = figures.bands.output_tokens_per_s, figures.mid
     return (
         f"{figure(rate.mid, 1)} tokens/s ({figure(rate.low, 1)} to {figure(rate.high, 1)}), TPOT p95 "
-        f"{figure(mid.tpot_ms.p95, 1)} ms, TTFT p95 {figure(mid.ttft_ms.p95 / 1e3, 2)} s"
+        f"{duration(1e3 * mid.tpot_ms.p95)}, TTFT p95 {duration(1e3 * mid.ttft_ms.p95)}"
     )
 
 
