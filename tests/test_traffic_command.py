@@ -38,12 +38,17 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def solved(job: Path, printed: Run, tmp_path: Path, *more: object) -> tuple[dict[str, Any], str]:
+LENGTHS: tuple[object, ...] = ("--prompt-tokens", 64, "--output-tokens", 32)
+
+
+def solved(
+    job: Path, printed: Run, tmp_path: Path, *more: object, lengths: tuple[object, ...] = LENGTHS
+) -> tuple[dict[str, Any], str]:
     output = tmp_path / "p.json"
     code, _, err = printed(
         "solve",
         *("--model", job / "model", "--trace", job / "trace.safetensors", "--profile", job / "profile.json"),
-        *("--hbm-budget", "4GiB", "--max-hot-per-layer", 3, "--prompt-tokens", 64, "--output-tokens", 32),
+        *("--hbm-budget", "4GiB", "--max-hot-per-layer", 3, *lengths),
         *("--concurrency", 4, "--max-running", 4, "--chunk", 64, "-o", output),
         *more,
     )
@@ -109,12 +114,25 @@ def test_a_server_that_falls_behind_is_told_plainly(job: Path, printed: Run, tmp
 def test_a_file_of_arrivals_and_lengths(job: Path, printed: Run, tmp_path: Path) -> None:
     path = tmp_path / "arrivals.csv"
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,20,10\n0.5,40,20\n9,60,30\n")
-    document, err = solved(job, printed, tmp_path, "--arrivals", path)
+    document, err = solved(job, printed, tmp_path, "--arrivals", path, lengths=())
     assert document["workload"]["arrivals"] == {"requests": 3, "span_s": 9.0}
     assert (document["workload"]["prompt_tokens"], document["workload"]["output_tokens"]) == (40, 20)
     assert document["predicted"]["open_loop"]["arrivals_per_s"] == pytest.approx(2 / 9)
     assert "3 requests at given times, lengths as given" in document["predicted"]["provenance"]["latencies"]
     assert "requests/s arrive" in err
+
+
+@pytest.mark.parametrize("option", [("--prompt-tokens", 64), ("--output-tokens", 32), ("--length-variation", 0.5)])
+def test_lengths_beside_a_file_of_lengths_are_refused(
+    job: Path, run: Run, tmp_path: Path, option: tuple[object, ...]
+) -> None:
+    path = tmp_path / "arrivals.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,20,10\n0.5,40,20\n")
+    asked = ("--model", job / "model", "--trace", "none", "--profile", job / "profile.json", "--arrivals", path)
+    code, _, err = run("solve", *asked, "--hbm-budget", "4GiB", "-o", tmp_path / "p.json", *option)
+    assert code == 2
+    assert f"{option[0]} would change nothing" in err
+    assert not (tmp_path / "p.json").exists()
 
 
 def test_the_scheduler_is_a_choice(job: Path, printed: Run, tmp_path: Path) -> None:

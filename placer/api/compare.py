@@ -63,8 +63,8 @@ def compare(
     memory_mts: int | None = None,
     profile: Profile | Source | None = None,
     trace: Routing | None = None,
-    prompt_tokens: int = 1024,
-    output_tokens: int = 512,
+    prompt_tokens: int | None = None,
+    output_tokens: int | None = None,
     concurrency: int = 16,
     kv_tokens: int = 0,
     slo_tpot: float | None = None,
@@ -84,7 +84,8 @@ def compare(
 ) -> Compared:
     """GPU-only, streamed experts or hot/cold: every way to run ``model`` on these numbers of ``gpus``.
 
-    The hardware is ``cpu`` and ``gpu`` by datasheet, or ``profile``; ``trace`` None is uniform routing.
+    The hardware is ``cpu`` and ``gpu`` by datasheet, or ``profile``; ``trace`` None is uniform routing. Prompts
+    have 1,024 tokens and outputs 512 on average, unless they are given here or, request by request, in ``arrivals``.
 
     Raises
     ------

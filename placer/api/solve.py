@@ -45,8 +45,8 @@ def solve(
     concurrency: int = 16,
     max_running: int | None = None,
     min_kv_tokens: int = 0,
-    prompt_tokens: int = 1024,
-    output_tokens: int = 512,
+    prompt_tokens: int | None = None,
+    output_tokens: int | None = None,
     slo_tpot: float | None = None,
     slo_ttft: float | None = None,
     kv_dtype: str = "bf16",
@@ -86,7 +86,8 @@ def solve(
     """Decide which experts of ``model`` are hot and how many KV tokens are kept, with a proven gap.
 
     ``trace`` None plans under uniform routing, before any trace exists; None for ``max_running`` and ``chunk`` lets
-    the solver choose. ``pin`` fixes layers: ``{3: "all", 5: "none"}``.
+    the solver choose. ``pin`` fixes layers: ``{3: "all", 5: "none"}``. Prompts have 1,024 tokens and outputs 512 on
+    average, unless they are given here or, request by request, in ``arrivals``.
 
     Raises
     ------

@@ -55,8 +55,12 @@ def compare(
         Path | None, typer.Option("--profile", help="Profile of `placer profile` in place of --cpu.")
     ] = None,
     trace: Annotated[str, typer.Option("--trace", help="Trace file, or none: uniform routing.")] = "none",
-    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Mean prompt length.")] = 1024,
-    output_tokens: Annotated[int, typer.Option("--output-tokens", help="Mean output length.")] = 512,
+    prompt_tokens: Annotated[
+        int | None, typer.Option("--prompt-tokens", help="Mean prompt length.", show_default="1024")
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option("--output-tokens", help="Mean output length.", show_default="512")
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", help="Clients.")] = 16,
     kv_tokens: Annotated[int, typer.Option("--kv-tokens", help="Least KV pool, tokens.")] = 0,
     slo_tpot: Annotated[float | None, typer.Option("--slo-tpot", help="p95 target, ms.")] = None,

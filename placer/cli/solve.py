@@ -40,8 +40,12 @@ def solve(
     concurrency: Annotated[int, typer.Option("--concurrency", help="Clients.")] = 16,
     max_running: Annotated[str, typer.Option("--max-running", help="Running requests, or auto.")] = "auto",
     min_kv_tokens: Annotated[int, typer.Option("--min-kv-tokens", help="Least KV pool, tokens.")] = 0,
-    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", help="Mean prompt length.")] = 1024,
-    output_tokens: Annotated[int, typer.Option("--output-tokens", help="Mean output length.")] = 512,
+    prompt_tokens: Annotated[
+        int | None, typer.Option("--prompt-tokens", help="Mean prompt length.", show_default="1024")
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option("--output-tokens", help="Mean output length.", show_default="512")
+    ] = None,
     slo_tpot: Annotated[float | None, typer.Option("--slo-tpot", help="p95 target, ms.")] = None,
     slo_ttft: Annotated[float | None, typer.Option("--slo-ttft", help="p95 target, ms.")] = None,
     kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="bf16, fp8 or auto.")] = "bf16",
