@@ -122,13 +122,24 @@ def test_a_file_of_arrivals_and_lengths(job: Path, printed: Run, tmp_path: Path)
     assert "requests/s arrive" in err
 
 
-@pytest.mark.parametrize("option", [("--prompt-tokens", 64), ("--output-tokens", 32), ("--length-variation", 0.5)])
+@pytest.mark.parametrize(
+    "option", [("--prompt-tokens", 64), ("--output-tokens", 32), ("--length-variation", 0.5)]
+)
 def test_lengths_beside_a_file_of_lengths_are_refused(
     job: Path, run: Run, tmp_path: Path, option: tuple[object, ...]
 ) -> None:
     path = tmp_path / "arrivals.csv"
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,20,10\n0.5,40,20\n")
-    asked = ("--model", job / "model", "--trace", "none", "--profile", job / "profile.json", "--arrivals", path)
+    asked = (
+        "--model",
+        job / "model",
+        "--trace",
+        "none",
+        "--profile",
+        job / "profile.json",
+        "--arrivals",
+        path,
+    )
     code, _, err = run("solve", *asked, "--hbm-budget", "4GiB", "-o", tmp_path / "p.json", *option)
     assert code == 2
     assert f"{option[0]} would change nothing" in err
