@@ -23,8 +23,9 @@ from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, UNRECORDED_ARCH
 from placer.exports.kt_arguments import planned_arguments
 from placer.exports.kt_expert_limits import BLOCK
 from placer.exports.kt_ranking import cut_ratio, ranked_counts
+from placer.exports.kt_requirements import expert_width
 from placer.exports.kt_selection import kt_layout
-from placer.exports.sglang_kt import expert_width, export_sglang_kt
+from placer.exports.sglang_kt import export_sglang_kt
 from placer.model.config import Config
 from placer.model.counts import read_counts
 from placer.model.families import family_of

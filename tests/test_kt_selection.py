@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from placer.errors import BadInputError
 from placer.exports.kt_ranking import NEVER_SELECTED, cut_ratio, ranked_counts
+from placer.exports.kt_requirements import expert_width
 from placer.exports.kt_selection import (
     KtLayout,
     hot_experts,
@@ -20,7 +21,6 @@ from placer.exports.kt_selection import (
     read_logical_count,
     select_hot,
 )
-from placer.exports.sglang_kt import expert_width
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -1,6 +1,6 @@
 """The answer of a solve as it is printed."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from placements import figures, placement
 from rich.console import Console, RenderableType
@@ -93,6 +93,7 @@ LINES = ("hot_experts", "norms", "kv_pool", "cuda_graphs", "unused")
 
 
 @given(st.dictionaries(st.sampled_from(LINES), st.integers(1), min_size=1))
+@settings(deadline=None)
 def test_the_memory_bar_keeps_its_width(sizes: dict[str, int]) -> None:
     bar = shown(*ledger_parts("HBM", sizes, sum(sizes.values()))).splitlines()[1]
     assert len(bar) == BAR_WIDTH + 2

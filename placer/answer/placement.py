@@ -16,6 +16,7 @@ from placer.answer.sampling import sampling_lines
 from placer.answer.serving import rate_text, serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
+from placer.exports.next_runtime import next_runtime
 from placer.placement import PlacementDocument
 from placer.placement_sections import KvSection, SensitivitySection
 from placer.units import duration, figure, gap_percent, gib, rounded
@@ -66,20 +67,28 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
             ],
         )
     )
-    if destination is not None and document.cpu_method in ("torch", "VLLM-BF16"):
-        parts.append(
-            Text(
-                "next: no runtime runs hot experts beside this CPU kernel, so this plan cannot be exported; a profile "
-                "with --cpu-kernel kt makes one that can, where kt-kernel takes the model's sizes (multiples of 128)"
-            )
-        )
-    elif destination is not None:
-        parts.append(
-            command(
-                "next:", ["placer export", shlex.quote(visible(destination)), "--runtime sglang-kt", "-o DIR"]
-            )
-        )
+    if destination is not None:
+        parts += _next_lines(document, destination)
     return Group(*parts)
+
+
+def _next_lines(document: PlacementDocument, destination: str) -> list[RenderableType]:
+    """The export that takes the plan, and what it changes of it."""
+    found = next_runtime(document)
+    lines: list[RenderableType] = []
+    if found.whole_layers:
+        lines.append(
+            Text(
+                f"why not sglang-kt: {found.refused}; {found.name} keeps whole layers on the GPU, so it runs another "
+                "choice of hot experts than this one"
+            )
+        )
+    elif found.refused is not None:
+        lines.append(Text(f"why not sglang-kt: {found.refused}"))
+    if found.name is None:
+        return [*lines, Text("next: no runtime that placer exports for takes this plan")]
+    words = ["placer export", shlex.quote(visible(destination)), f"--runtime {found.name}", "-o DIR"]
+    return [*lines, command("next:", words)]
 
 
 def _pool_lines(kv: KvSection) -> list[Text]:

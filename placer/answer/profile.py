@@ -7,6 +7,8 @@ from rich.text import Text
 
 from placer.answer.part import InFull, Usually, VerdictLine, note_lines
 from placer.answer.visible import all_visible
+from placer.exports.kt_expert_limits import BLOCK
+from placer.exports.kt_requirements import WHOLE_LAYERS, whole_blocks
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import check_profile_error
@@ -68,7 +70,7 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
         f"why this kernel: {cpu.reason}",
         *_merged_lines(profile),
     ]
-    warned = [cpu.quiet_warning] if cpu.quiet_warning else []
+    warned = [*_split_warning(profile), *([cpu.quiet_warning] if cpu.quiet_warning else [])]
     warned += [
         f"{each}: 'placer solve' refuses this profile (unless --force-profile); profile again on an idle machine and "
         "for longer (--max-seconds)"
@@ -116,6 +118,7 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
         InFull(*[Text(source) for source in sources]),
         *[Text(fact) for fact in (*_gpu_lines(profile), *_merged_lines(profile))],
         *note_lines(_base_notes(profile)),
+        *[Text(f"warning: {each}", style="yellow") for each in _split_warning(profile)],
         Text(note, style="dim"),
     )
 
@@ -125,6 +128,18 @@ def _gpu_lines(profile: Profile) -> list[str]:
         f"hot side ({profile.gpu.provenance.value}): {profile.gpu.provenance_text}",
         f"rest of a layer: {profile.gpu.base_provenance_text}",
         *_base_lines(profile),
+    ]
+
+
+def _split_warning(profile: Profile) -> list[str]:
+    """That no runtime splits layers of experts of these sizes, where that is so."""
+    shape = profile.cpu.shape
+    sizes = (shape.hidden_size, shape.expert_intermediate_size)
+    if all(whole_blocks(size) for size in sizes):
+        return []
+    return [
+        f"an expert here is {sizes[0]:,} by {sizes[1]:,}, and sglang-kt takes multiples of {BLOCK} only: a plan from "
+        f"this profile is not exported for it; {WHOLE_LAYERS}"
     ]
 
 

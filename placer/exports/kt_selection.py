@@ -8,13 +8,15 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from placer.errors import BadInputError
 from placer.solvers.problem import Mask
+
+if TYPE_CHECKING:
+    import torch
 
 RUNTIME = "sglang-kt 0.7.2"
 FLOAT32_EXACT = 2**24
@@ -117,7 +119,7 @@ def hot_experts(layout: KtLayout, ratio: float) -> int:
     return int(layout.total_experts * ratio)
 
 
-def select_hot(logical_count: torch.Tensor, layout: KtLayout, ratio: float) -> Mask:
+def select_hot(logical_count: "torch.Tensor", layout: KtLayout, ratio: float) -> Mask:
     """Hot experts that the runtime selects: bool [num_layers, E], layers that it counts as dense all True.
 
     ``logical_count`` is [buffer, num_layers, E]. The ranking is one over all layers, dense rows included.
@@ -150,7 +152,7 @@ def select_hot(logical_count: torch.Tensor, layout: KtLayout, ratio: float) -> M
     return mask
 
 
-def read_logical_count(path: Path) -> torch.Tensor:
+def read_logical_count(path: Path) -> "torch.Tensor":
     """``logical_count`` of an expert-location file, under the conditions of both of the runtime's loaders.
 
     The second loader is compute_initial_expert_location_metadata in sglang/srt/eplb/expert_location.py.
@@ -160,6 +162,8 @@ def read_logical_count(path: Path) -> torch.Tensor:
     BadInputError
         When either loader would fail or ignore the file.
     """
+    import torch  # noqa: PLC0415  (seconds to import, and only exported files need it)
+
     if path.suffix != ".pt":
         raise BadInputError(f"{path}: {RUNTIME} ignores counts that are not in a .pt file", "rename the file")
     try:

@@ -47,11 +47,7 @@ def export_llama_cpp(
         When the placement says too little, plans for several GPUs, or the GGUF file is of another model; nothing
         is written then.
     """
-    if placement.tp != 1:
-        raise BadInputError(
-            f"the plan is for {placement.tp} GPUs under tensor parallelism, which llama.cpp does not split experts by",
-            "solve again with --tp 1",
-        )
+    _check_one_gpu(placement)
     known = model_path is not None and Path(model_path).is_file()
     layer_bytes = (
         expert_layer_bytes(Path(model_path), placement.model) if known and model_path else _assumed(placement)
@@ -68,6 +64,20 @@ def export_llama_cpp(
     write_folder(out_dir, files, check=lambda _staged: None)
     line = launch_line(out_dir, {"MODEL_PATH=FILE.gguf": model_path})
     return ExportResult(LLAMA_CPP, Path(out_dir), tuple(file.name for file in files), line, notes)
+
+
+def check_llama_cpp(placement: PlacementDocument) -> None:
+    """Raise BadInputError when the export would refuse ``placement``, whatever the GGUF file."""
+    _check_one_gpu(placement)
+    best_layers(placement, _assumed(placement))
+
+
+def _check_one_gpu(placement: PlacementDocument) -> None:
+    if placement.tp != 1:
+        raise BadInputError(
+            f"the plan is for {placement.tp} GPUs under tensor parallelism, which llama.cpp does not split experts by",
+            "solve again with --tp 1",
+        )
 
 
 def _assumed(placement: PlacementDocument) -> list[int]:

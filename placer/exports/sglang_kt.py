@@ -7,28 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.exports.folder import ExportFile, write_folder
-from placer.exports.kt_architectures import SPLIT_ARCHITECTURES, architecture_of
 from placer.exports.kt_benchmark import render_benchmark
-from placer.exports.kt_expert_limits import BLOCK, GGUF_BLOCK, OTHER_KERNELS
 from placer.exports.kt_flags import COUNTS_FILE, left_unset, recording_flags, render_config, server_flags
 from placer.exports.kt_launch import render_launch
 from placer.exports.kt_preflight import render_preflight
 from placer.exports.kt_ranking import planned_ratio, ranked_counts
 from placer.exports.kt_readme import render_readme
 from placer.exports.kt_record import check_recordable, render_record, unrecordable
+from placer.exports.kt_requirements import checked_layout
 from placer.exports.kt_selection import (
     RUNTIME,
-    KtLayout,
     kt_layout,
     read_logical_count,
     select_hot,
-    unwrapped,
 )
 from placer.exports.kt_warnings import warnings
 from placer.exports.result import ExportResult
@@ -62,7 +58,7 @@ def export_sglang_kt(
         When the runtime cannot run the plan as it stands (CPU method, expert sizes, layers that it holds to
         be dense, settings), or the folder cannot be written; nothing is written then.
     """
-    layout = _checked_layout(placement, config)
+    layout = checked_layout(placement, config)
     hot = {int(layer): ids for layer, ids in placement.hot.items()}
     most = layout.experts if placement.most_hot is None else placement.most_hot
     counts = ranked_counts(
@@ -166,69 +162,10 @@ def _wrong_layers(selected: Mask, placement: PlacementDocument) -> list[tuple[in
     ]
 
 
-def _checked_layout(placement: PlacementDocument, config: dict[str, Any]) -> KtLayout:
-    if placement.cpu_method in OTHER_KERNELS:
-        raise BadInputError(
-            f"the plan was timed with {OTHER_KERNELS[placement.cpu_method]}, which {RUNTIME} does not run",
-            "profile with --cpu-kernel kt, which takes sizes that are multiples of 128, and solve again",
-        )
-    layout = kt_layout(config)
-    model, text = placement.model, unwrapped(config)
-    if model.experts != layout.experts or model.layers[-1] >= layout.num_layers:
-        raise BadInputError(
-            f"config.json has {layout.num_layers} layers of {layout.experts} experts; the placement was made "
-            f"for {model.experts} experts in layers up to {model.layers[-1]}",
-            "give the config.json of the model that was planned for",
-        )
-    if str(text.get("model_type", "")).startswith("glm5_next"):
-        raise BadInputError(
-            f"{RUNTIME} runs GLM-5-Next with --kt-method FP8 only, not {placement.cpu_method}",
-            "no CPU method of placer runs this model",
-        )
-    architecture = architecture_of(config)
-    if architecture is not None and architecture not in SPLIT_ARCHITECTURES:
-        raise BadInputError(
-            f"{RUNTIME} has no {architecture} whose experts KT can split: every expert would be loaded to the GPU, "
-            "silently",
-            "serve the model with another runtime",
-        )
-    for name, width in (("hidden_size", text.get("hidden_size")), expert_width(text)):
-        if not isinstance(width, int) or width < 1 or width % BLOCK:
-            raise BadInputError(
-                f"config.json: {name} is {width!r}, which {BLOCK} does not divide",
-                "the runtime's FP8 and INT4 expert kernels cannot run this model",
-            )
-    _check_widths(placement, *expert_width(text))
-    return layout
-
-
-def _check_widths(placement: PlacementDocument, name: str, width: int) -> None:
-    """Raise BadInputError unless GPUs and CPU pools can cut an expert of ``width`` into whole blocks."""
-    if width % (BLOCK * placement.tp):
-        raise BadInputError(
-            f"config.json: {name} {width} over tp {placement.tp} GPUs leaves {width / placement.tp:g}, not whole "
-            f"FP8 blocks of {BLOCK}: {RUNTIME} refuses to load it",
-            "solve again with a smaller --tp",
-        )
-    pools = 1 if placement.kt is None else placement.kt.subpools
-    if placement.cpu_method == "LLAMAFILE" and (width % GGUF_BLOCK or width // GGUF_BLOCK < pools):
-        raise BadInputError(
-            f"config.json: {name} {width} is not {pools} or more whole blocks of {GGUF_BLOCK}, one for each CPU "
-            "pool: LLAMAFILE refuses it",
-            "profile with fewer NUMA pools or another --cpu-kernel, and solve again",
-        )
-
-
-def expert_width(text: Mapping[str, Any]) -> tuple[str, Any]:
-    """The field that holds the intermediate width of one routed expert, and its value."""
-    name = "moe_intermediate_size"
-    if text.get(name) is None:
-        name = "intermediate_size"
-    return name, text.get(name)
-
-
 def _saved(counts: NDArray[np.int64]) -> bytes:
     """The expert-location file: a dict with ``logical_count`` int32 [1, num_layers, E]."""
+    import torch  # noqa: PLC0415  (seconds to import, and only this file needs it)
+
     buffer = io.BytesIO()
     torch.save({"logical_count": torch.from_numpy(counts.astype(np.int32))[None]}, buffer)
     return buffer.getvalue()

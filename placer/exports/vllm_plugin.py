@@ -72,7 +72,7 @@ def export_vllm_plugin(
     BadInputError
         When the plugin could not run the plan exactly; nothing is written then.
     """
-    _check(placement)
+    check_vllm_plugin(placement)
     flags, notes = serving_flags(placement), _notes(placement)
     launch = filled(
         _LAUNCH,
@@ -95,7 +95,8 @@ def export_vllm_plugin(
     return ExportResult(RUNTIME, Path(out_dir), tuple(file.name for file in files), line, notes)
 
 
-def _check(placement: PlacementDocument) -> None:
+def check_vllm_plugin(placement: PlacementDocument) -> None:
+    """Raise BadInputError when the plugin could not run ``placement`` exactly."""
     model = placement.model
     if model.architecture not in ARCHITECTURES:
         raise BadInputError(

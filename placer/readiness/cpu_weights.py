@@ -11,8 +11,8 @@ from typing import Any
 
 from placer.errors import BadInputError
 from placer.exports.kt_expert_limits import GGUF_BLOCK
+from placer.exports.kt_requirements import expert_width
 from placer.exports.kt_selection import unwrapped
-from placer.exports.sglang_kt import expert_width
 from placer.model.dtype import elements_bytes
 from placer.model.headers import has_headers, read_headers
 from placer.model.module import StoredTensor
