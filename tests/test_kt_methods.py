@@ -108,7 +108,12 @@ def test_bytes_of_an_expert() -> None:
     ("kernel", "size", "multiple"),
     [("kt-amxint4", 192, 128), ("AMXINT8", 96, 64), ("kt-llamafile", 384, 256)],
 )
-def test_sizes_that_a_method_cannot_hold_are_refused_by_name(kernel: str, size: int, multiple: int) -> None:
+def test_sizes_that_a_method_cannot_hold_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, size: int, multiple: int
+) -> None:
+    # Refused before anything native is loaded, so that a CPU without these instructions can test it too.
+    everything = frozenset({"avx2", "avx512f", "avx512bw"})
+    monkeypatch.setattr("placer.kernels.kt_moe.cpu_flags", lambda: everything)
     with pytest.raises(
         MissingComponentError, match=rf"width {size} is not a multiple of {multiple}"
     ) as caught:
