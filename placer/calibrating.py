@@ -35,6 +35,7 @@ from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.replays import EVALUATION_SEED, SPLIT_SHARES, Replays
 from placer.served_settings import served_mismatches
+from placer.units import counted
 from placer.untraced import uniform_trace
 from placer.workload import MOST_CLIENTS, Workload
 
@@ -199,8 +200,8 @@ def _mismatches(
     ]
     found += [
         (
-            f"{run.failed} of {run.failed + run.requests} requests of a benchmark failed: the others ran on a server "
-            "that was not full",
+            f"{run.failed} of {counted(run.failed + run.requests, 'request')} of a benchmark failed: the others "
+            "ran on a server that was not full",
             "see why in the server's log and run it again, or add --force",
         )
         for run in runs
@@ -247,8 +248,8 @@ def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) 
         )
     if run.rate_per_s is None and run.requests < _FEW_REQUESTS * run.clients:
         notes.append(
-            f"{name} has {run.requests} requests of {run.clients} clients, mostly its start and end: send at least "
-            f"{_FEW_REQUESTS * run.clients}"
+            f"{name} has {counted(run.requests, 'request')} of {counted(run.clients, 'client')}, "
+            f"mostly its start and end: send at least {_FEW_REQUESTS * run.clients}"
         )
     if not run.detailed:
         notes.append(
@@ -256,12 +257,16 @@ def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) 
             "(--output-details, --save-detailed)"
         )
     if run.failed:
-        notes.append(f"{run.failed} requests of {name} failed and are left out")
+        notes.append(f"left out: {counted(run.failed, 'request')} of {name} that failed")
     return notes
 
 
 def _sent(run: ServingBenchmark) -> str:
-    return f"{run.clients} clients" if run.rate_per_s is None else f"{run.rate_per_s:g} requests per second"
+    return (
+        counted(run.clients, "client")
+        if run.rate_per_s is None
+        else f"{run.rate_per_s:g} requests per second"
+    )
 
 
 def _source(file: BenchmarkFile) -> CalibrationSource:

@@ -13,7 +13,7 @@ from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.solve_request import SolveRequest
 from placer.tp_cost import tp_cost
-from placer.units import gib
+from placer.units import counted, gib
 
 MORE_BUDGET = 1.1
 _MEASURED = "the profile's cost model"
@@ -120,7 +120,7 @@ def _running_change(
     text = f"{running:,} running"
     if running > workload.concurrency:
         workload = replace(workload, concurrency=running)
-        text += f", {running:,} clients"
+        text += f", {counted(running, 'client')}"
     asked = replace(
         base,
         workload=workload,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from placer.cpu_models import CPU_MODELS, CpuModel
 from placer.errors import BadInputError
 from placer.known_name import unknown_name
+from placer.units import counted
 
 CHANNEL_BYTES = 8
 """A DDR channel moves 64 bits per transfer."""
@@ -130,7 +131,7 @@ def cpu_datasheet(name: str, adjustment: CpuAdjustment = AS_THE_SHEET) -> CpuDat
     model, sockets = _model(name)
     if sockets > model.most_sockets:
         raise BadInputError(
-            f"{model.name} runs in {model.most_sockets} socket(s), not {sockets}",
+            f"{model.name} runs in {counted(model.most_sockets, 'socket')}, not {sockets}",
             f"use --cpu {model.name}" + (f" or {model.name}x2" if model.most_sockets > 1 else ""),
         )
     sheet = CpuDatasheet(

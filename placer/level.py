@@ -9,7 +9,7 @@ from placer.kv_pool import check_kv_settings, holds_kv_dtype, sglang_page_tokens
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 from placer.remedy import remedies
-from placer.units import gib
+from placer.units import counted, gib
 from placer.workload import Workload
 
 CHUNK_TOKENS = (512, 1024, 2048, 4096, 8192)
@@ -161,7 +161,7 @@ def _infeasible(tried: list[MemoryDemand], *, auto_running: bool, min_hot_flag: 
     what = (
         f"does not fit: the budget of {gib(ledger.budget_bytes)} per GPU breaks at line {line!r} "
         f"({gib(ledger.lines[line])}), {gib(-ledger.unused_bytes)} short even with "
-        f"{settings.max_running_requests} running request(s), chunk {settings.chunk_tokens}, "
+        f"{counted(settings.max_running_requests, 'running request')}, chunk {settings.chunk_tokens}, "
         f"{settings.kv_tokens:,} {settings.kv_dtype} KV tokens{asked}"
     )
     named = {**_FLAGS, "hot_per_layer": min_hot_flag}

@@ -113,6 +113,11 @@ def duration_range(low_us: float, high_us: float, digits: int = 3) -> str:
     return f"{value if high.endswith(' ' + unit) else low} to {high}"
 
 
+def counted(count: int, noun: str) -> str:
+    """``count`` with its ``noun``, which takes an s unless there is one of it: 1 thread, 1,200 threads."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def percent(share: float) -> str:
     """A share as a person reads it: 84.2%, 0.0% for none, <0.1% for what would be shown as none."""
     return "<0.1%" if 0 < share < 0.0005 else f"{share:z.1%}"

@@ -21,6 +21,7 @@ from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.replays import SPLIT_SHARES
 from placer.sampling import decode_steps, prefill_steps
+from placer.units import counted
 
 KERNELS_ALONE = (
     "kernels alone are compared: the profile's calibration, which is of a whole server, is left out"
@@ -318,7 +319,7 @@ def verify(
 
 def _kernel(cpu: CpuSide) -> str:
     variant = "" if isinstance(cpu, DatasheetCpu) else f" {cpu.variant},"
-    return f"{cpu.backend} {cpu.method},{variant} {cpu.threads} thread(s)"
+    return f"{cpu.backend} {cpu.method},{variant} {counted(cpu.threads, 'thread')}"
 
 
 def _check_sizes(placement: PlacementDocument, request: VerifyRequest) -> None:

@@ -8,6 +8,7 @@ from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cold_kernel import COLD_KERNELS, ColdKernel, KernelRate
 from placer.profiler.cost import Provenance, Regime, SideCost
 from placer.profiler.datasheet_cpu import DatasheetCpu
+from placer.units import counted
 
 BANDWIDTH_SHARE = 0.47
 """Share of peak memory bandwidth at which experts are read.
@@ -90,7 +91,7 @@ def roofline_cold(
     count = max(1, cores - 1) if threads is None else threads
     if not 1 <= count <= cores:
         raise BadInputError(
-            f"--threads is {count}, {cpu.name} has {cores} cores on {nodes} memory node(s)",
+            f"--threads is {count}, {cpu.name} has {cores} cores on {counted(nodes, 'memory node')}",
             f"use --threads {max(1, cores - 1)} or fewer",
         )
     numa = 1.0 if nodes == 1 else NUMA_SHARE

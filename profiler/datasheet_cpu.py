@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cost import SideCost
 from placer.profiler.timing.kernel_profile import KernelProfile
+from placer.units import counted
 
 BAND_REASON = "a datasheet roofline: kernels timed on other machines, many threads and full memory not at all"
 """Where `DatasheetCpu.band` comes from, in words."""
@@ -78,8 +79,8 @@ class DatasheetCpu:
         factors = ", ".join(f"{name} {value:g}" for name, value in self.efficiency.items())
         low, high = self.band
         return (
-            f"datasheet roofline of {self.device} for {self.method}, {self.threads} thread(s) ({factors}; true "
-            f"times {low:g} to {high:g} times that)"
+            f"datasheet roofline of {self.device} for {self.method}, {counted(self.threads, 'thread')} ({factors}; "
+            f"true times {low:g} to {high:g} times that)"
         )
 
 

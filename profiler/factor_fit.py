@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
+from placer.units import counted
 
 EXPLAINED = 0.01
 """Root mean square relative error at which figures are explained: more factors would fit their noise."""
@@ -153,7 +154,10 @@ def _reason(
 ) -> str:
     if name in best.chosen:
         known = float(best.standard_errors[best.chosen.index(name)])
-        return f"fitted to {figures} figure(s), known within {known:.0%} where each is right within {FIGURE_ERROR:.0%}"
+        return (
+            f"fitted to {counted(figures, 'figure')}, known within {known:.0%} where each is right within "
+            f"{FIGURE_ERROR:.0%}"
+        )
     if name not in names:
         return "stays: it was not to be fitted"
     if not singles:
@@ -162,7 +166,7 @@ def _reason(
     if alone is None or not np.all(alone.standard_errors <= KNOWN_WITHIN):
         return "stays: the figures hardly depend on it"
     if len(best.chosen) == figures:
-        return f"stays: {figures} figure(s) tell no more than {figures} factor(s) apart"
+        return f"stays: {counted(figures, 'figure')} cannot tell more than {counted(figures, 'factor')} apart"
     if best.error <= EXPLAINED:
         return "stays: the figures are explained without it"
     return "stays: it does not explain what is left, or cannot be told apart from the others"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.input import checked_input
-from placer.units import duration
+from placer.units import counted, duration
 
 ENVIRONMENT = "SGLANG_KT_HYBRID_TIMING=1 SGLANG_KT_HYBRID_TIMING_DEEP=1"
 FLAGS = "--log-level debug --disable-cuda-graph"
@@ -106,7 +106,7 @@ class KtTimingLog:
         )
         if not self.unreadable:
             return (launches,)
-        return (launches, f"{self.unreadable} line(s) of the log could not be read and are left out")
+        return (launches, f"left out: {counted(self.unreadable, 'line')} of the log without a readable time")
 
 
 def read_kt_timing_log(path: Path) -> KtTimingLog:

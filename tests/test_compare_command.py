@@ -140,7 +140,7 @@ def test_a_cpu_is_needed(tiny: Path, run: Run) -> None:
 def test_nothing_fits_names_the_lines(tiny: Path, run: Run) -> None:
     code, out, err = run(*arguments(tiny, "--gpus", "1", "--hbm-budget", "1GiB"))
     assert (code, out) == (3, "")
-    assert "nothing fits on 1 GPU(s): it breaks at " in err
+    assert "nothing fits on 1 GPU: it breaks at " in err
     code, out, _ = run(*arguments(tiny, "--gpus", "1", "--hbm-budget", "1GiB", "--json"))
     assert code == 3
     document = json.loads(out)

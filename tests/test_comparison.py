@@ -220,7 +220,7 @@ def test_what_no_runtime_runs_never_wins(roomy: Comparison) -> None:
             assert row["runs"] == (row["gpus"] == 1)
     only = replace(roomy, rows=(rated(row_of(roomy, Mode.STREAMED, Cache.LRU, 2), 9.0),))
     assert only.best is None
-    assert verdict(only).startswith("nothing that fits on 1, 2, 4 GPU(s) runs: SGLang's paged experts")
+    assert verdict(only).startswith("nothing that fits on 1, 2, 4 GPUs runs: SGLang's paged experts")
 
 
 def test_targets_choose_fewer_running_requests(wide: ModelSpec, hardware: ComparedHardware) -> None:
@@ -244,7 +244,7 @@ def test_targets_that_nothing_keeps_say_by_how_much(wide: ModelSpec, hardware: C
     assert document["best"] is None
     assert document["verdict"].startswith("no way keeps the targets: the closest is ")
     assert "where 1.000 µs is asked (" in document["verdict"]
-    assert "running request(s) and chunks of" in document["verdict"]
+    assert "at 1 running request and chunks of" in document["verdict"]
     assert "every row misses the TPOT target" in document["verdict"]
     assert not any(row["meets_targets"] for row in document["rows"])
     (missed,) = document["missed"]

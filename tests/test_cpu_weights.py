@@ -93,7 +93,7 @@ def test_converted_experts_of_the_method_and_numa_count_are_ready(
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"nodes": 1}, "cut for 1 NUMA pool(s)"),
+        ({"nodes": 1}, "cut for 1 NUMA pool"),
         ({"nodes": 2, "bits": 8}, "8 bits a value"),
         ({"nodes": 2, "layers": (1, 3)}, "1 layers are missing, the first is layer 2"),
         ({"nodes": 2, "experts": 3}, "layer 1 has 3 experts"),

@@ -29,7 +29,7 @@ def test_one_figure_identifies_one_factor_the_one_that_it_depends_on_most() -> N
     assert [each.changed for each in found.alternatives] == [(FactorName.BASE,), (FactorName.STEP,)]
     assert found.alternatives[0].base == pytest.approx(1.6, rel=1e-3)
     assert found.alternatives[1].step_us == pytest.approx(12e3, rel=1e-3)
-    assert "fitted to 1 figure(s)" in found.reasons[FactorName.COLD]
+    assert "fitted to 1 figure" in found.reasons[FactorName.COLD]
     assert "hardly depend on it" in found.reasons[FactorName.HOT]
     assert "hardly depend on it" in found.reasons[FactorName.TRANSFER]
 
@@ -57,7 +57,7 @@ def test_two_figures_tell_two_factors_apart() -> None:
     found = fit_factors([figure(truth, 90.0, 5.0, 10.0), figure(truth, 20.0, 5.0, 80.0)], step_scale_us=1e5)
     assert found.factors.cold == pytest.approx(1.2, rel=1e-3)
     assert found.factors.base == pytest.approx(0.8, rel=1e-3)
-    assert "tell no more than 2 factor(s) apart" in found.reasons[FactorName.STEP]
+    assert "cannot tell more than 2 factors apart" in found.reasons[FactorName.STEP]
 
 
 def test_two_figures_that_move_alike_tell_one_factor() -> None:

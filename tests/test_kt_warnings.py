@@ -52,7 +52,7 @@ def test_a_plan_without_peculiarities_has_no_warning() -> None:
         (
             plan(hot=HOT, runtime={"scheduler": "sglang", "deferred_experts": 2, "skip_idle_cold": False}),
             {},
-            "the plan defers 2 selection(s) of each token",
+            "the plan defers 2 selections of each token",
         ),
         (
             plan(hot=HOT, runtime={"scheduler": "sglang", "deferred_experts": 0, "skip_idle_cold": True}),

@@ -100,12 +100,16 @@ def test_the_warning_names_the_signs_that_were_seen_and_no_other() -> None:
     assert quiet_warning(STEADY, ALONE) is None
     busy = ProcessorTime(own_s=10.0, others_s=10.0, stolen_s=0.0, wall_s=10.0)
     assert quiet_warning(STEADY, busy) == (
-        "the machine was not quiet: other programs kept 1.0 cores busy; close them and repeat"
+        "the machine was not quiet: other programs kept 1.0 cores busy; close them, then repeat"
     )
     stolen = ProcessorTime(own_s=9.0, others_s=0.0, stolen_s=1.0, wall_s=10.0)
     assert quiet_warning(STEADY, stolen) == (
-        "the machine was not quiet: the host withheld 10% of the processor time; repeat when its other guests "
-        "rest"
+        "the machine was not quiet: the host withheld 10% of the processor time; wait until the host is "
+        "less busy, then repeat"
+    )
+    both = ProcessorTime(own_s=9.0, others_s=10.0, stolen_s=1.0, wall_s=10.0)
+    assert str(quiet_warning(STEADY, both)).endswith(
+        "; close them, wait until the host is less busy, then repeat"
     )
     moving = anchor_movement([[100.0] * 8] * 10 + [[130.0] * 8] * 5)
     assert quiet_warning(moving, ALONE) == (

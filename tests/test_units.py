@@ -1,6 +1,7 @@
 """Sizes as people write them."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from placer.errors import BadInputError
 from placer.units import (
     GIB,
+    counted,
     duration,
     duration_range,
     figure,
@@ -19,6 +21,8 @@ from placer.units import (
     rounded,
     signed_percent,
 )
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
@@ -134,3 +138,19 @@ def test_a_share_that_is_some_is_not_shown_as_none() -> None:
     assert gap_percent(0.0018) == "0.18%"
     assert gap_percent(0.00000312) == "<0.01%"
     assert gap_percent(0.0) == "0.00%"
+
+
+def test_a_noun_takes_an_s_unless_there_is_one_of_it() -> None:
+    said = [counted(count, "running request") for count in (0, 1, 2, 1200)]
+    assert said == ["0 running requests", "1 running request", "2 running requests", "1,200 running requests"]
+
+
+def test_no_message_leaves_the_plural_to_the_reader() -> None:
+    sources = [path for part in ("placer", "profiler", "kernels") for path in (ROOT / part).rglob("*.py")]
+    left = [
+        f"{path.name}: {found}"
+        for path in sources
+        for found in re.findall(r"[a-z]\(s\)[ ,;:]", path.read_text())
+    ]
+    assert len(sources) > 100
+    assert [found for found in left if not re.match(r".*\b(sum|len|str)\(s\)", found)] == []

@@ -8,7 +8,7 @@ from placer.answer.part import VerdictLine, note_lines
 from placer.answer.sampling import interval_text
 from placer.answer.visible import all_visible, short_name
 from placer.evaluation import Evaluation
-from placer.units import duration, percent
+from placer.units import counted, duration, percent
 
 
 def evaluation_answer(evaluation: Evaluation) -> RenderableType:
@@ -35,7 +35,7 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     table.add_row("uniform null", "", "", "", percent(evaluation.coverage["uniform_null"]))
     steps = Text(
         f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
-        f"({evaluation.concurrency:,} clients)",
+        f"({counted(evaluation.concurrency, 'client')})",
         style="dim",
     )
     parts: list[RenderableType] = [VerdictLine(evaluation.verdict), Text(""), table, steps]

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible
-from placer.units import duration, gib, percent
+from placer.units import counted, duration, gib, percent
 
 
 def hardware_answer(document: dict[str, Any]) -> RenderableType:
@@ -16,7 +16,7 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
     document = all_visible(document)
     cpu, bandwidth = document["cpu"], document["memory_bandwidth_bytes_per_s"]
     lines = [
-        f"{cpu['cpu']}: {cpu['usable_cores']} usable cores, {cpu['numa_nodes']} NUMA node(s), "
+        f"{cpu['cpu']}: {counted(cpu['usable_cores'], 'usable core')}, {counted(cpu['numa_nodes'], 'NUMA node')}, "
         f"{gib(cpu['memory_bytes'])} memory, {gib(cpu['last_level_cache_bytes'])} last-level cache",
         f"instruction sets: {', '.join(cpu['isa']) or 'none of those that INT4 kernels use'}",
         f"memory bandwidth (measured): {bandwidth['1_thread'] / 1e9:.1f} GB/s with one thread, "
@@ -50,7 +50,7 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
 def _roofline(roofline: dict[str, Any]) -> tuple[RenderableType, ...]:
     """What share of its roofline every kernel of a profile reached."""
     title = Text(
-        f"roofline: {roofline['model']} as profiled on {roofline['cpu']}, {roofline['threads']} thread(s)"
+        f"roofline: {roofline['model']} as profiled on {roofline['cpu']}, {counted(roofline['threads'], 'thread')}"
     )
     if roofline["reason"]:
         return title, Text(f"  none: {roofline['reason']}")

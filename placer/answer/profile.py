@@ -13,7 +13,7 @@ from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import check_profile_error
 from placer.profiler.timing.kernel_profile import KernelProfile
-from placer.units import duration, gib, percent, signed_percent
+from placer.units import counted, duration, gib, percent, signed_percent
 
 _SHOWN_ROWS = (1, 2, 4, 8, 16, 64)
 """Rows of an expert whose times a datasheet's answer shows."""
@@ -60,7 +60,7 @@ def _timed_answer(profile: Profile, cpu: KernelProfile) -> RenderableType:
             signed_percent(figures.bias),
         )
     facts = [
-        f"cold side (measured): {cpu.machine.cpu}, {cpu.threads} thread(s), {cpu.variant}, {cpu.version}",
+        f"cold side (measured): {cpu.machine.cpu}, {counted(cpu.threads, 'thread')}, {cpu.variant}, {cpu.version}",
         f"  {len(cpu.points)} calls x {cpu.rounds} samples in {duration(1e6 * cpu.seconds, 3)}, weights of "
         f"{gib(cpu.resident_bytes)} cycled; reads {cpu.achieved_bytes_per_s / 1e9:.1f} GB/s, "
         f"{percent(cpu.achieved_share)} of the bandwidth measured in the same run",
@@ -91,16 +91,16 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     table.add_column("tokens of a call")
     for rows in _SHOWN_ROWS:
-        table.add_column(f"{rows} row(s)", justify="right")
+        table.add_column(counted(rows, "row"), justify="right")
     table.add_column("weights alone", justify="right")
     for regime in cpu.cost.regimes:
         span = f"{regime.min_tokens} {'or more' if regime.max_tokens is None else f'to {regime.max_tokens}'}"
         times = regime.rows_us(np.array(_SHOWN_ROWS))
         table.add_row(span, *(duration(us, 3) for us in times), duration(regime.floor_us, 3))
     facts = [
-        f"cold side (datasheet): {cpu.cores} cores at {cpu.clock_ghz:g} GHz, {cpu.threads} thread(s), "
-        f"{cpu.bandwidth_bytes_per_s / 1e9:,.0f} GB/s of memory, {cpu.numa_nodes} memory node(s); an expert takes "
-        f"{gib(cpu.bytes_per_expert)}",
+        f"cold side (datasheet): {cpu.cores} cores at {cpu.clock_ghz:g} GHz, {counted(cpu.threads, 'thread')}, "
+        f"{cpu.bandwidth_bytes_per_s / 1e9:,.0f} GB/s of memory, {counted(cpu.numa_nodes, 'memory node')}; "
+        f"an expert takes {gib(cpu.bytes_per_expert)}",
         f"  assumed: {', '.join(f'{name} {value:g}' for name, value in cpu.efficiency.items())}",
     ]
     sources = [f"  source: {cpu.source}", *(f"  kernel: {each}" for each in cpu.evidence)]

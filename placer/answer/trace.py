@@ -9,6 +9,7 @@ from rich.text import Text
 from placer.answer.console import sparkline
 from placer.answer.part import VerdictLine
 from placer.answer.visible import all_visible, short_name
+from placer.units import counted
 
 _MOST_DOMAINS = 12
 """Domains whose matrix fits the width; more are left to --json."""
@@ -36,7 +37,7 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
 def _domain_names(domains: list[str]) -> str:
     names = ", ".join(short_name(name) for name in domains[:_MOST_DOMAINS])
     more = f" and {len(domains) - _MOST_DOMAINS} more" if len(domains) > _MOST_DOMAINS else ""
-    return f"{len(domains)} domains: {names}{more}"
+    return f"{counted(len(domains), 'domain')}: {names}{more}"
 
 
 def _coverage(document: dict[str, Any]) -> Table:
@@ -54,9 +55,9 @@ def _coverage(document: dict[str, Any]) -> Table:
 
 
 def _facts(document: dict[str, Any]) -> list[str]:
-    whose = "requests" if document["kind"] == "tokens" else "windows"
+    whose = "request" if document["kind"] == "tokens" else "window"
     facts = [
-        f"{document['kind']} trace: {document['tokens']:,} tokens, {document['requests']:,} {whose}, "
+        f"{document['kind']} trace: {document['tokens']:,} tokens, {counted(document['requests'], whose)}, "
         f"{len(document['layers'])} layers of {document['experts']} experts, top-{document['top_k']}",
         f"Gini {document['gini']:z.3f} ({document['uniform_null_gini']:.3f} by chance); the hottest expert of a layer "
         f"has {document['max_over_mean']:.1f} times the mean ({document['uniform_null_max_over_mean']:.1f} by chance)",

@@ -8,7 +8,7 @@ from placer.exports.kt_selection import RUNTIME, KtLayout
 from placer.exports.readme import flag_table, one_line
 from placer.hbm import HbmLedger, free_memory_share
 from placer.placement import PlacementDocument
-from placer.units import gib
+from placer.units import counted, gib
 
 _WEIGHTS = {
     "RAWINT4": "a checkpoint in compressed-tensors INT4 (symmetric, two values a byte)",
@@ -36,7 +36,7 @@ def render_readme(
         "",
         f"{placement.hot_total:,} of {placement.total_experts:,} experts on the GPU and "
         f"{placement.kv.tokens:,} KV tokens ({placement.kv.dtype}), within "
-        f"{gib(placement.hbm.budget_bytes_per_gpu)} of memory on each of {placement.tp} GPU(s). Checked "
+        f"{gib(placement.hbm.budget_bytes_per_gpu)} of memory on each of {counted(placement.tp, 'GPU')}. Checked "
         f"against {RUNTIME}: its selection rule, applied to these files, gives exactly the plan.",
         "",
         "## Start",
@@ -140,8 +140,8 @@ def _sharding(cpu_method: str, subpools: int) -> tuple[str, ...]:
     if not cpu_method.startswith("AMX"):
         return ()
     return (
-        f"These files are cut by CPU pool (tensor names hold `.numa.N.`): convert them for {subpools} "
-        "pool(s), as `--kt-threadpool-count` says.",
+        f"These files are cut by CPU pool (tensor names hold `.numa.N.`): convert them for "
+        f"{counted(subpools, 'pool')}, as `--kt-threadpool-count` says.",
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from placer.exports.kt_record import unrecordable
 from placer.exports.kt_selection import KtLayout, unwrapped
 from placer.placement import PlacementDocument
+from placer.units import counted
 
 _CLAMPS = ("swiglu_limit", "swiglu_alpha")
 
@@ -21,8 +22,8 @@ def _warnings(placement: PlacementDocument, config: Mapping[str, Any], layout: K
     if phantom:
         yield (
             f"the runtime counts {len(layout.moe_layers)} MoE layers, the model has {len(model.layers)}: the "
-            f"ratio is of the runtime's {layout.total_experts:,} experts, and the {len(phantom)} layer(s) "
-            "that are dense in truth are ranked below every expert"
+            f"ratio is of the runtime's {layout.total_experts:,} experts, and "
+            f"{counted(len(phantom), 'layer')} dense in truth must rank below every expert"
         )
     quantization = config.get("quantization_config") or text.get("quantization_config") or {}
     if quantization.get("quant_method") != "fp8" or not quantization.get("weight_block_size"):
@@ -58,8 +59,8 @@ def _warnings(placement: PlacementDocument, config: Mapping[str, Any], layout: K
     runtime = placement.runtime
     if runtime is not None and runtime.deferred_experts:
         yield (
-            f"the plan defers {runtime.deferred_experts} selection(s) of each token by a layer, which changes what "
-            "the model computes: check the outputs"
+            f"the plan defers {counted(runtime.deferred_experts, 'selection')} of each token by a layer, which "
+            "changes what the model computes: check the outputs"
         )
     if runtime is not None and runtime.skip_idle_cold:
         yield (

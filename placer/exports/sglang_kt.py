@@ -31,6 +31,7 @@ from placer.exports.result import ExportResult
 from placer.exports.script import launch_line
 from placer.placement import PlacementDocument
 from placer.solvers.problem import Mask
+from placer.units import counted
 
 
 def export_sglang_kt(
@@ -148,7 +149,7 @@ def check_reads_back(folder: Path, placement: PlacementDocument, config: Mapping
         )
         raise BadInputError(
             f"{RUNTIME} would not run this plan: layer {layer} would have {found} experts on the GPU, not "
-            f"{planned}{dense}; {len(wrong)} layer(s) differ",
+            f"{planned}{dense}; {counted(len(wrong), 'layer')} in all",
             "the runtime's layer rule does not fit this model: no export can run this plan",
         )
 

@@ -20,6 +20,7 @@ from placer.profiler.trace.importing import check_trace_of
 from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
 from placer.replays import SPLIT_SHARES
+from placer.units import counted
 from placer.untraced import uniform_trace
 
 Progress = Callable[[str, float], None]
@@ -152,7 +153,7 @@ def compare(
     made = ModeRows(model, hardware, trace, judged, request)
     rows, ways = [], list(_ways(model, request))
     for number, way in enumerate(ways):
-        progress(f"{way.mode.value}, {way.parallel.gpus} GPU(s), {way.spread}", number / len(ways))
+        progress(f"{way.mode.value}, {counted(way.parallel.gpus, 'GPU')}, {way.spread}", number / len(ways))
         rows.append(made.row(way))
     notes = (
         *((UNIFORM_NOTE,) if trace is None else made.assumptions),

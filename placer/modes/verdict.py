@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placer.modes.comparison import TIE, Comparison
 from placer.modes.mode import ModeFigures, ModeRow
 from placer.modes.search import target_excess
-from placer.units import duration, figure
+from placer.units import counted, duration, figure
 
 _NAMED = 3
 """Ties that are named; the others are counted."""
@@ -94,14 +94,15 @@ def _way_name(row: ModeRow) -> str:
 
 
 def _nothing(comparison: Comparison) -> str:
-    counts = ", ".join(map(str, comparison.request.gpus))
+    *fewer, last = comparison.request.gpus
+    counts = ", ".join([*map(str, fewer), counted(last, "GPU")])
     fitting = [row for row in comparison.rows if row.figures is not None]
     if not fitting:
         lines = dict.fromkeys(row.obstacle.line for row in comparison.rows if row.obstacle is not None)
-        return f"nothing fits on {counts} GPU(s): it breaks at {', '.join(lines)}"
+        return f"nothing fits on {counts}: it breaks at {', '.join(lines)}"
     running = [row for row in fitting if row.runs]
     if not running:
-        return f"nothing that fits on {counts} GPU(s) runs: {fitting[0].stopper}"
+        return f"nothing that fits on {counts} runs: {fitting[0].stopper}"
     if not _keeping_up(comparison):
         most = max(running, key=lambda row: _figures(row).mid.requests_per_s)
         return (
@@ -171,7 +172,7 @@ def _settings(row: ModeRow) -> str:
     if row.settings is None:
         return ""
     chosen = row.settings
-    return f", at {chosen.max_running_requests:,} running request(s) and chunks of {chosen.chunk_tokens:,}"
+    return f", at {counted(chosen.max_running_requests, 'running request')} and chunks of {chosen.chunk_tokens:,}"
 
 
 def _names(rows: Iterable[ModeRow]) -> str:

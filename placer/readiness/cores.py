@@ -7,6 +7,7 @@ from placer.kernels.cores import usable_cores
 from placer.placement import PlacementDocument
 from placer.profiler.timing.machine import numa_nodes, this_machine
 from placer.readiness.check import Check, Failure, Verdict
+from placer.units import counted
 
 _OTHERS = 2
 """Processes beside the schedulers that answer requests: the HTTP server with its tokenizer, the detokenizer."""
@@ -36,7 +37,7 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
         yield Check(
             "CPU cores",
             Verdict.UNKNOWN,
-            f"{here.usable} usable cores",
+            f"{counted(here.usable, 'usable core')}",
             "the placement does not say how many threads (field kt)",
             "affinity mask and cgroup quota",
             "solve again with a profile that says so",
@@ -60,7 +61,12 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
     else:
         verdict, do = Verdict.OK, ""
     yield Check(
-        "CPU cores", verdict, f"{here.usable} usable cores", needed, "affinity mask and cgroup quota", do
+        "CPU cores",
+        verdict,
+        f"{counted(here.usable, 'usable core')}",
+        needed,
+        "affinity mask and cgroup quota",
+        do,
     )
     yield _pools(kt.threads, kt.subpools, here)
     yield _instructions(placement.cpu_method, here)
@@ -68,7 +74,7 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
 
 
 def _pools(threads: int, pools: int, here: Cores) -> Check:
-    found = ", ".join(f"node {node}: {count} cores" for node, count in here.nodes) or "none told"
+    found = ", ".join(f"node {node}: {counted(count, 'core')}" for node, count in here.nodes) or "none told"
     by_node, each = dict(here.nodes), -(-threads // pools)
     verdict, do = Verdict.OK, ""
     if not here.nodes:
@@ -88,7 +94,7 @@ def _pools(threads: int, pools: int, here: Cores) -> Check:
         "NUMA nodes",
         verdict,
         found,
-        f"{pools} pool(s) of up to {each} threads, on nodes 0 to {pools - 1}",
+        f"{counted(pools, 'pool')} of up to {each} threads, on nodes 0 to {pools - 1}",
         "sysfs",
         do,
     )

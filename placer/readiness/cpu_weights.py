@@ -18,6 +18,7 @@ from placer.model.headers import has_headers, read_headers
 from placer.model.module import StoredTensor
 from placer.placement import PlacementDocument
 from placer.readiness.check import Check, Failure, Verdict
+from placer.units import counted
 
 _HOW = "names and sizes in the headers of its files"
 _NAME = "CPU experts"
@@ -52,7 +53,7 @@ def check_cpu_weights(
     pools = 1 if placement.kt is None else placement.kt.subpools
     model = placement.model
     needed = f"{len(model.layers)} layers of {model.experts} experts for {method}" + (
-        f", cut for {pools} NUMA pool(s)" if method in _QUANTS else ""
+        f", cut for {counted(pools, 'NUMA pool')}" if method in _QUANTS else ""
     )
     if path is None:
         yield Check(_NAME, Verdict.UNKNOWN, "no --kt-weight-path", needed, "", "give --kt-weight-path PATH")
@@ -119,7 +120,7 @@ def _judged(
     if wrong:
         return _failed(f"layer {wrong[0]} has {found.experts[wrong[0]]} experts", needed, cure)
     if method in _QUANTS and found.nodes != pools:
-        return _failed(f"cut for {found.nodes} NUMA pool(s)", needed, cure)
+        return _failed(f"cut for {counted(found.nodes, 'NUMA pool')}", needed, cure)
     values = _matrix_values(config)
     if found.up_bytes is not None and values is not None:
         values //= found.nodes
@@ -131,7 +132,7 @@ def _judged(
         return _failed(f"its scales are {found.scale_dtype}; {method} reads BF16", needed, cure)
     said = f"{len(model.layers)} layers of {model.experts} experts"
     if method in _QUANTS:
-        said += f", cut for {found.nodes} NUMA pool(s)"
+        said += f", cut for {counted(found.nodes, 'NUMA pool')}"
     if found.group not in (None, GROUP):
         return Check(
             _NAME,
@@ -216,7 +217,7 @@ def _gguf(path: Path, config: dict[str, Any] | None, pools: int, needed: str) ->
     name, width = expert_width(unwrapped(config or {}))
     if isinstance(width, int) and (width % GGUF_BLOCK or width // GGUF_BLOCK < pools):
         return _failed(
-            f"{name} is {width}: {width // GGUF_BLOCK} block(s) of {GGUF_BLOCK} for {pools} pool(s)",
+            f"{name} is {width}: {counted(width // GGUF_BLOCK, 'block')} of {GGUF_BLOCK} for {counted(pools, 'pool')}",
             needed,
             "LLAMAFILE cannot run this model with so many pools: profile with another --cpu-kernel",
         )
@@ -226,7 +227,7 @@ def _gguf(path: Path, config: dict[str, Any] | None, pools: int, needed: str) ->
     return Check(
         _NAME,
         Verdict.UNKNOWN,
-        f"{len(files)} GGUF file(s); what is in them is not checked",
+        f"{counted(len(files), 'GGUF file')}; what is in them is not checked",
         needed,
         "file names",
         "read the server's log for 'Llamafile' errors while it loads",

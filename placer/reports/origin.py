@@ -7,7 +7,7 @@ from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_sections import Figures
 from placer.profiler.profile import Profile
-from placer.units import figure, gib
+from placer.units import counted, figure, gib
 
 SIZES = "computed from the model's shapes and formats and the server's settings"
 DECIDED = "decided by placer solve"
@@ -42,7 +42,8 @@ def _given(document: PlacementDocument) -> Iterator[Origin]:
     work = document.workload
     yield Origin(
         "workload",
-        f"{work.concurrency:,} clients, {work.prompt_tokens:,} prompt and {work.output_tokens:,} output tokens",
+        f"{counted(work.concurrency, 'client')}, {work.prompt_tokens:,} prompt and "
+        f"{work.output_tokens:,} output tokens",
         GIVEN,
     )
     for name, target in (("TPOT", work.slo.tpot_ms), ("TTFT", work.slo.ttft_ms)):

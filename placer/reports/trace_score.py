@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from placer.answer.sampling import interval_text
 from placer.evaluation import Evaluation
 from placer.reports.absent import Absent
-from placer.units import duration, percent
+from placer.units import counted, duration, percent
 
 NO_TRACE = Absent(
     "no trace was given", "add --trace T --model DIR --profile P: the plan is then scored on it"
@@ -33,7 +33,7 @@ def trace_score(evaluation: Evaluation | None) -> TraceScore | Absent:
     unknown = () if gains.no_interval is None else (f"no interval: {gains.no_interval}",)
     steps = (
         f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
-        f"({evaluation.concurrency:,} clients)"
+        f"({counted(evaluation.concurrency, 'client')})"
     )
     return TraceScore(
         evaluation.verdict,

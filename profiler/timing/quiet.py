@@ -97,11 +97,15 @@ def quiet_warning(movement: Movement, used: ProcessorTime) -> str | None:
         signs.append(f"the same call moved by {movement.seen:.0%} from round to round")
     if used.other_cores > QUIET_CORES:
         signs.append(f"other programs kept {used.other_cores:.1f} cores busy")
-        cures.append("close them and repeat")
+        cures.append("close them")
     if used.stolen_share > QUIET_STOLEN_SHARE:
         signs.append(f"the host withheld {used.stolen_share:.0%} of the processor time")
-        cures.append("repeat when its other guests rest")
+        cures.append("wait until the host is less busy")
     if not signs:
         return None
-    cure = ", ".join(cures) or "nothing else ran here, so look at clocks or at the host"
+    cure = (
+        f"{', '.join(cures)}, then repeat"
+        if cures
+        else "nothing else ran here, so look at clocks or at the host"
+    )
     return f"the machine was not quiet: {' and '.join(signs)}; {cure}"

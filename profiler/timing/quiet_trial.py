@@ -17,6 +17,7 @@ from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.call import Call, Role, least_tokens
 from placer.profiler.timing.campaign import time_campaign
 from placer.profiler.timing.spec import CampaignSpec
+from placer.units import counted
 
 SHAPE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=128, top_k=8)
 """Qwen3-30B-A3B's."""
@@ -106,8 +107,8 @@ def main(arguments: list[str]) -> int:
     for warning in (*found.alone, *found.beside_burner):
         print(warning or "quiet")
     print(
-        f"{backend.name}, {given.threads} thread(s): alone {found.false_alarms} of {given.runs} said not quiet, beside "
-        f"a busy program {found.alarms} of {given.runs}"
+        f"{backend.name}, {counted(given.threads, 'thread')}: alone {found.false_alarms} of {given.runs} said "
+        f"not quiet, beside a busy program {found.alarms} of {given.runs}"
     )
     return 0 if found.false_alarms <= 0.1 * given.runs and found.alarms >= 0.9 * given.runs else 1
 

@@ -16,6 +16,7 @@ from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.spec import CampaignSpec
 from placer.profiler.timing.subpools import subpool_counts
 from placer.profiler.timing.thread_timing import ThreadTiming
+from placer.units import counted
 
 ROUNDS, LEAST_ROUNDS = 15, 5
 """Rounds of the call and its repeats."""
@@ -67,7 +68,7 @@ def sweep_threads(
     timings = []
     for index, (threads, subpools) in enumerate(candidates):
         if progress is not None:
-            progress(Progress(f"{threads} threads on {subpools} node(s)", index, len(candidates)))
+            progress(Progress(f"{threads} threads on {counted(subpools, 'node')}", index, len(candidates)))
         spec = CampaignSpec(
             device="cpu",
             backend=kernel.name,
