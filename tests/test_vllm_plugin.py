@@ -173,7 +173,7 @@ def answers(models: dict[str, Model], tmp_path_factory: pytest.TempPathFactory) 
     with log.open("w") as file:
         command = [str(PYTHON), str(HERE / "vllm_run.py"), str(job), str(out)]
         code = subprocess.run(
-            command, env=environment, check=False, stdout=file, stderr=file, timeout=900
+            command, env=environment, check=False, stdout=file, stderr=file, timeout=1800
         ).returncode
     text = log.read_text()
     if code:
