@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placer.errors import InfeasibleError
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
-from placer.units import duration
+from placer.units import duration, rounded_up
 from placer.workload import Workload
 
 
@@ -100,7 +100,7 @@ def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
 
     best = min(predicted, key=raised).figures
     flags = [
-        f"{target.flag} {_rounded_up(target.p95_ms(best))}"
+        f"{target.flag} {rounded_up(target.p95_ms(best))}"
         for target in targets
         if target.p95_ms(best) > target.target_ms
     ]
@@ -134,12 +134,6 @@ def _both(workload: Workload, tried: Sequence[Reached]) -> str:
         "both latency targets at once (each alone is reached by some level); the nearest answers "
         f"{reached}, at {settings_text(best.settings)}"
     )
-
-
-def _rounded_up(value: float) -> str:
-    """Three digits that are not below ``value``."""
-    scale = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.ceil(value / scale) * scale:.12g}"
 
 
 def _targets(workload: Workload) -> tuple[_Target, ...]:

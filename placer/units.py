@@ -99,6 +99,12 @@ def rounded(value: float, digits: int) -> str:
     return f"{kept if decimals > 0 else value:,.{min(max(decimals, 0), 9)}f}"
 
 
+def rounded_up(value: float) -> str:
+    """Three digits that are not below ``value``, above 0, as a flag takes them."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / scale) * scale:.12g}"
+
+
 def duration(us: float, digits: int = 4) -> str:
     """A time given in microseconds as a person reads it: 13.60 µs, 24.35 ms, 2.104 s."""
     kept = abs(float(f"{us:.{digits - 1}e}"))

@@ -1,6 +1,7 @@
 """Ways of running a model beside each other: orders that must hold, who wins, and the document."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,37 @@ def test_targets_that_nothing_keeps_say_by_how_much(wide: ModelSpec, hardware: C
     assert missed["reached_ms"] == min(row["tpot_ms"]["p95"] for row in document["rows"] if row["runs"])
 
 
+@pytest.mark.parametrize("asked_ms", [{"slo_tpot_ms": 0.01}, {"slo_tpot_ms": 0.01, "slo_ttft_ms": 0.01}])
+def test_missed_targets_say_which_would_be_kept_and_those_are(
+    wide: ModelSpec, hardware: ComparedHardware, asked_ms: dict[str, float]
+) -> None:
+    missed = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, **asked_ms)))
+    assert missed.relaxed is not None
+    relaxed, document = missed.relaxed, comparison_document(missed)
+    words = relaxed.flags.split()
+    assert words[::2] == ["--slo-tpot", "--slo-ttft"][: len(asked_ms)]
+    assert document["advice"].startswith(f"{relaxed.flags}, tried: ")
+    assert re.search(r"at \d+ running requests? and chunks of", document["advice"])
+    typed = {field: float(value) for field, value in zip(asked_ms, words[1::2], strict=True)}
+    kept = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, **typed)))
+    assert kept.best is not None
+    assert kept.relaxed is None
+    assert comparison_document(kept)["null_reasons"]["advice"] == "a way wins"
+
+
+def test_the_least_step_is_tried_where_many_faster_servers_miss(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    # A target that a single request just keeps: with 64 clients many servers with more seem to keep it, and miss.
+    crowd = replace(WORKLOAD, concurrency=64)
+    alone = compare(wide, hardware, None, asked(workload=replace(crowd, slo_tpot_ms=0.001)))
+    row = row_of(alone, Mode.GPU_ONLY)
+    assert row.figures is not None
+    least_ms = row.figures.mid.tpot_ms.p95
+    kept = compare(wide, hardware, None, asked(workload=replace(crowd, slo_tpot_ms=1.001 * least_ms)))
+    assert kept.keeps_targets(row_of(kept, Mode.GPU_ONLY))
+
+
 def test_a_trace_judges_every_way_on_requests_that_were_not_solved_on(
     wide: ModelSpec, hardware: ComparedHardware
 ) -> None:
@@ -355,6 +387,26 @@ def test_what_arrives_is_what_is_served_where_the_server_keeps_up(
     assert comparison.best is not None
     assert tokens_per_s(comparison.best) == pytest.approx(64.0)
     assert comparison.best.way.parallel.gpus == 1
+    # Tokens/s are what arrives and rank nothing: on those GPUs the shortest TPOT does.
+    ranked = [row for row in comparison.rows if row.way.parallel.gpus == 1 and row.figures is not None]
+    shortest = min(row.figures.mid.tpot_ms.p95 for row in ranked if row.figures is not None)
+    assert comparison.best.figures is not None
+    assert comparison.best.figures.mid.tpot_ms.p95 <= 1.03 * shortest
+    assert "every way that runs keeps up with what arrives, so tokens/s do not rank" in verdict(comparison)
+
+
+def test_at_a_rate_a_plainer_way_of_longer_steps_does_not_tie(roomy: Comparison) -> None:
+    one, split = row_of(roomy, Mode.GPU_ONLY), row_of(roomy, Mode.HOT_COLD)
+    request = replace(roomy.request, workload=replace(WORKLOAD, rate_per_s=2.0))
+    assert best_of([timed(one, 10.0), timed(split, 9.8)], request) == timed(one, 10.0)
+    assert best_of([timed(one, 10.0), timed(split, 9.6)], request) == timed(split, 9.6)
+
+
+def timed(row: ModeRow, tpot_ms: float) -> ModeRow:
+    """``row`` with another p95 TPOT, keeping up with what arrives."""
+    assert row.figures is not None
+    mid = replace(row.figures.mid, tpot_ms=replace(row.figures.mid.tpot_ms, p95=tpot_ms))
+    return replace(row, figures=replace(row.figures, mid=mid))
 
 
 def test_a_model_that_the_cpus_kernel_refuses_is_still_served_by_gpus(wide: ModelSpec) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from placer.answer.comparison import comparison_answer
 
-HEADERS = ("per GPU", "TTFT p50", "TPOT p50", "KV most", "host GiB", "(low-high)")
+HEADERS = ("per GPU", "TTFT p50", "TPOT p50", "KV most", "at once", "host GiB", "(low-high)")
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "output_tokens_per_s_per_gpu": 2_126.0, "ttft_ms": latency, "tpot_ms": latency,
         "hbm": {"ledger": {"hot_experts": 130 * 2**30, "unused": 2**30}},
         "host": {"ledger": {"experts": 1_744 * 2**30}, "total_bytes": 1_744 * 2**30},
-        "max_kv_tokens": 24_500_000, "provenance": {"hot": "datasheet roofline"}, **changes,
+        "max_kv_tokens": 24_500_000, "max_running_requests": 16, "provenance": {"hot": "datasheet roofline"}, **changes,
     }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def printed(width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize(("width", "left_out"), [(120, 0), (100, 1), (80, 4), (60, 6)])
+@pytest.mark.parametrize(("width", "left_out"), [(120, 0), (100, 2), (80, 5), (60, 7)])
 def test_narrow_terminals_leave_out_columns_rather_than_cut_numbers(width: int, left_out: int) -> None:
     lines = printed(width)
     assert max(map(len, lines)) <= width
@@ -106,3 +106,11 @@ def test_origins_are_said_once_and_with_their_modes_where_they_differ() -> None:
         "origin of hot in gpu-only: datasheet roofline",
         "origin of hot in streamed bare: measured",
     ]
+
+
+def test_of_an_open_loop_the_most_that_run_at_once_are_said() -> None:
+    workload = {**DOCUMENT["workload"], "rate_per_s": 2.0, "concurrency": 8}
+    console = Console(file=io.StringIO(), width=200, markup=False, emoji=False)
+    console.print(comparison_answer({**DOCUMENT, "workload": workload}), highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    assert "  2 requests per second, at most 8 running at once (--concurrency), " in console.file.getvalue()

@@ -19,6 +19,7 @@ from placer.units import (
     parse_size,
     percent,
     rounded,
+    rounded_up,
     signed_percent,
 )
 
@@ -154,3 +155,13 @@ def test_no_message_leaves_the_plural_to_the_reader() -> None:
     ]
     assert len(sources) > 100
     assert [found for found in left if not re.match(r".*\b(sum|len|str)\(s\)", found)] == []
+
+
+@given(st.floats(1e-6, 1e9))
+def test_what_is_rounded_up_is_not_below(value: float) -> None:
+    assert value <= float(rounded_up(value)) * (1 + 1e-12)
+    assert float(rounded_up(value)) <= value * 1.0101
+
+
+def test_what_is_rounded_up_has_three_digits() -> None:
+    assert [rounded_up(value) for value in (0.50163, 12.31, 12345.0)] == ["0.502", "12.4", "12400"]

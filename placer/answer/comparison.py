@@ -44,6 +44,8 @@ def _asked(document: dict[str, Any]) -> str:
         who = f"{workload['rate_per_s']:g} requests per second"
     else:
         who = f"{workload['concurrency']:,} client{'' if workload['concurrency'] == 1 else 's'}"
+    if workload["arrivals"] is not None or workload["rate_per_s"] is not None:
+        who += f", at most {workload['concurrency']:,} running at once (--concurrency)"
     return (
         f"{who}, {workload['prompt_tokens']:,} + {workload['output_tokens']:,} tokens, {workload['kv_dtype']} KV; "
         f"{hardware['gpu']} with {gib(hardware['budget_bytes_per_gpu'])} each, {hardware['cpu']} "
@@ -122,6 +124,7 @@ def _band(row: dict[str, Any]) -> str:
 _RATE = _Column("tokens/s", lambda row: _short(row["output_tokens_per_s"]["mid"]))
 _BAND = _Column("(low-high)", _band)
 _PER_GPU = _Column("per GPU", lambda row: _short(row["output_tokens_per_s_per_gpu"]))
+_RUNNING = _Column("at\nonce", lambda row: f"{row['max_running_requests']:,}")
 _TPOT_P50 = _Column("TPOT\np50", lambda row: _latency(row["tpot_ms"]["p50"]))
 _TPOT_P95 = _Column("TPOT\np95", lambda row: _latency(row["tpot_ms"]["p95"]))
 _TTFT_P50 = _Column("TTFT\np50", lambda row: _latency(row["ttft_ms"]["p50"]))
@@ -129,8 +132,8 @@ _TTFT_P95 = _Column("TTFT\np95", lambda row: _latency(row["ttft_ms"]["p95"]))
 _HBM = _Column("HBM\nGiB", _held_gib)
 _HOST = _Column("host\nGiB", lambda row: f"{row['host']['total_bytes'] / GIB:,.0f}")
 _KV = _Column("KV\nmost", lambda row: _tokens(row["max_kv_tokens"]))
-_COLUMNS = (_RATE, _BAND, _PER_GPU, _TPOT_P50, _TPOT_P95, _TTFT_P50, _TTFT_P95, _HBM, _HOST, _KV)
-_SPARE = (_PER_GPU, _TTFT_P50, _TPOT_P50, _KV, _HOST, _BAND, _HBM, _TTFT_P95)
+_COLUMNS = (_RATE, _BAND, _PER_GPU, _RUNNING, _TPOT_P50, _TPOT_P95, _TTFT_P50, _TTFT_P95, _HBM, _HOST, _KV)
+_SPARE = (_PER_GPU, _TTFT_P50, _TPOT_P50, _KV, _RUNNING, _HOST, _BAND, _HBM, _TTFT_P95)
 _UNBOUNDED = 10_000
 """Columns of a terminal that cuts nothing."""
 _NARROWER = tuple(_SPARE[:count] for count in range(len(_SPARE) + 1))

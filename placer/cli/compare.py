@@ -19,6 +19,7 @@ from placer.cli.cpu import (
 from placer.cli.interruption import stop_if_interrupted
 from placer.cli.option import (
     ArrivalsOption,
+    ConcurrencyOption,
     DeferredExpertsOption,
     HostMemoryOption,
     JsonOption,
@@ -61,7 +62,7 @@ def compare(
     output_tokens: Annotated[
         int | None, typer.Option("--output-tokens", help="Mean output length.", show_default="512")
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="Clients.")] = 16,
+    concurrency: ConcurrencyOption = 16,
     kv_tokens: Annotated[int, typer.Option("--kv-tokens", help="Least KV pool, tokens.")] = 0,
     slo_tpot: Annotated[float | None, typer.Option("--slo-tpot", help="p95 target, ms.")] = None,
     slo_ttft: Annotated[float | None, typer.Option("--slo-ttft", help="p95 target, ms.")] = None,

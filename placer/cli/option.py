@@ -30,6 +30,12 @@ HostMemoryOption = Annotated[str | None, typer.Option("--host-memory", help="RAM
 RateOption = Annotated[
     float | None, typer.Option("--rate", help="Requests per second that arrive by themselves (Poisson).")
 ]
+ConcurrencyOption = Annotated[
+    int,
+    typer.Option(
+        "--concurrency", help="Clients; with --rate or --arrivals, the most requests that run at once."
+    ),
+]
 ArrivalsOption = Annotated[
     Path | None,
     typer.Option(

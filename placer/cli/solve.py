@@ -9,6 +9,7 @@ from placer.cli.application import app
 from placer.cli.argument import count_or_auto, pins_of
 from placer.cli.option import (
     ArrivalsOption,
+    ConcurrencyOption,
     DeferredExpertsOption,
     GpuFreeOption,
     HostMemoryOption,
@@ -37,7 +38,7 @@ def solve(
     profile: Annotated[Path, typer.Option("--profile", help="Profile of `placer profile`.")],
     hbm_budget: Annotated[str, typer.Option("--hbm-budget", help="Per GPU: 72GiB, 80GB or 75%.")] = "100%",
     tp: TpOption = 1,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="Clients.")] = 16,
+    concurrency: ConcurrencyOption = 16,
     max_running: Annotated[str, typer.Option("--max-running", help="Running requests, or auto.")] = "auto",
     min_kv_tokens: Annotated[int, typer.Option("--min-kv-tokens", help="Least KV pool, tokens.")] = 0,
     prompt_tokens: Annotated[

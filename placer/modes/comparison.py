@@ -1,5 +1,6 @@
 """The comparison: every way of running a model on some numbers of GPUs, and which of them wins."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
 from placer.modes.hardware import ComparedHardware
 from placer.modes.mode import Cache, Mode, ModeRow, Way
+from placer.modes.relaxation import Relaxation, relaxation
 from placer.modes.request import CompareRequest
 from placer.modes.rows import ModeRows
 from placer.modes.rule_of_thumb import RuleOfThumb, rule_of_thumb
@@ -45,7 +47,8 @@ SPREAD_NOTE = "tp4+ep2 stands for --tp 4 --ep 2: four GPUs in two groups that sh
 class Comparison:
     """Rows in order of GPUs and mode, and the sizing rule beside the exact ledger.
 
-    ``rules`` are for an 80 GB GPU and for the GPU that was compared.
+    ``rules`` are for an 80 GB GPU and for the GPU that was compared. ``relaxed`` says which targets would be kept
+    where some row keeps up and none keeps those asked.
     """
 
     model: ModelSpec
@@ -54,6 +57,7 @@ class Comparison:
     rows: tuple[ModeRow, ...]
     rules: dict[str, RuleOfThumb]
     notes: tuple[str, ...]
+    relaxed: Relaxation | None = None
 
     @property
     def best(self) -> ModeRow | None:
@@ -61,8 +65,13 @@ class Comparison:
         return best_of(self.rows, self.request)
 
     @property
+    def keeping_up(self) -> tuple[ModeRow, ...]:
+        """Rows that run and keep up with what arrives, whether they keep targets or not."""
+        return keeping_up(self.rows)
+
+    @property
     def tied(self) -> tuple[ModeRow, ...]:
-        """Rows that `best` beats by being simpler alone: no more than `TIE` apart in tokens/s."""
+        """Rows that `best` beats by being simpler alone: no more than `TIE` apart in tokens/s, or in TPOT at a rate."""
         return contenders(self.rows, self.request)[1:]
 
     @property
@@ -96,11 +105,16 @@ def best_of(rows: Iterable[ModeRow], request: CompareRequest) -> ModeRow | None:
 def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRow, ...]:
     """Rows that keep the targets within `TIE` of the most tokens/s, the simplest first.
 
-    Simpler is on fewer GPUs, then in a plainer mode, then with fewer groups of experts; then the faster.
+    Simpler is on fewer GPUs, then in a plainer mode, then with fewer groups of experts; then the faster. At a rate of
+    arrivals, rows that keep up deliver the same: of those on the fewest GPUs, the ones within `TIE` of the least p95
+    TPOT.
     """
 
     def rate(row: ModeRow) -> float:
         return 0.0 if row.figures is None else row.figures.mid.output_tokens_per_s
+
+    def tpot_ms(row: ModeRow) -> float:
+        return math.inf if row.figures is None else row.figures.mid.tpot_ms.p95
 
     def effort(row: ModeRow) -> tuple[int, int, int, float]:
         parallel = row.way.parallel
@@ -109,6 +123,11 @@ def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRo
     kept = [row for row in rows if _keeps(row, request)]
     # What serves as gpu-only does, and takes host memory too, decides nothing beside it.
     keeping = [row for row in kept if row.unstreamed is None] or kept
+    if keeping and request.workload.arrival_rate_per_s is not None:
+        fewest = min(row.way.parallel.gpus for row in keeping)
+        keeping = [row for row in keeping if row.way.parallel.gpus == fewest]
+        most_ms = (1 + TIE) * min(map(tpot_ms, keeping))
+        return tuple(sorted((row for row in keeping if tpot_ms(row) <= most_ms), key=effort))
     least = (1 - TIE) * max(map(rate, keeping), default=0.0)
     return tuple(sorted((row for row in keeping if rate(row) >= least), key=effort))
 
@@ -160,7 +179,18 @@ def compare(
         *((DEFERRED_NOTE,) if request.behaviour.deferred_experts else ()),
         *((SPREAD_NOTE,) if any(way.parallel.ep > 1 for way in ways) else ()),
     )
-    return Comparison(model, hardware, request, tuple(rows), _rules(model, hardware, request), notes)
+    relaxed = None
+    if best_of(rows, request) is None:
+        relaxed = relaxation(keeping_up(rows), request, made.again)
+    rules = _rules(model, hardware, request)
+    return Comparison(model, hardware, request, tuple(rows), rules, notes, relaxed)
+
+
+def keeping_up(rows: Iterable[ModeRow]) -> tuple[ModeRow, ...]:
+    """Those of ``rows`` that run and do not fall behind what arrives."""
+    return tuple(
+        row for row in rows if row.runs and row.figures is not None and not row.figures.mid.falls_behind
+    )
 
 
 def _ways(model: ModelSpec, request: CompareRequest) -> Iterator[Way]:

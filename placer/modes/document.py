@@ -22,7 +22,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         null_reasons["best"] = verdict(comparison)
     if advice(comparison) is None:
         null_reasons["advice"] = (
-            "a way wins" if best is not None else "no single change is known that would do"
+            "a way wins" if best is not None else "no single change that was tried would do"
         )
     if hardware.cold_problem is not None:
         null_reasons["hardware.cpu_method"] = hardware.cold_problem[0]
@@ -108,13 +108,8 @@ def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
     if row.runs:
         null_reasons["runs_reason"] = "a runtime runs it"
     if row.unstreamed is None:
-        null_reasons["unstreamed_reason"] = (
-            "experts are streamed"
-            if way.cache is not None and row.fits
-            else "this mode streams nothing"
-            if way.cache is None
-            else "it does not fit"
-        )
+        streams = "experts are streamed" if row.fits else "it does not fit"
+        null_reasons["unstreamed_reason"] = "this mode streams nothing" if way.cache is None else streams
     served = _served(figures, way.parallel.gpus, null_reasons)
     return {
         "mode": way.mode.value,

@@ -1,6 +1,7 @@
 """Rows of a comparison: what each way of running the model takes and delivers, on the same replayed steps."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 
 from placer.hbm import hbm_ledger
@@ -62,6 +63,12 @@ class ModeRows:
             return replace(self._hot_cold(way, memory), stopper=stopper)
         stopper = paging_problem(self._model, way.cache, way.parallel.gpus)
         return replace(self._on_gpus(way, memory), stopper=stopper)
+
+    def again(self, request: CompareRequest, row: ModeRow) -> ModeRow:
+        """The way of ``row`` under another ``request``, on the steps that were costed for this one."""
+        other = copy(self)
+        other._request = request
+        return other.row(row.way)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

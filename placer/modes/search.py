@@ -51,12 +51,12 @@ def search(
         timed.append((token_us, len(timed), Candidate(demand, times)))
     ordered = [candidate for _, _, candidate in sorted(timed, key=lambda entry: entry[:2])]
     possible = [candidate for candidate in ordered if _least_excess(candidate, request.workload) <= _SLACK]
-    if not possible:
-        # A bare step or prompt takes too long everywhere: the fastest, and the one whose step and prompt miss least.
-        least = min(ordered, key=lambda candidate: _least_excess(candidate, request.workload))
-        possible = [ordered[0], least]
+    least = min(ordered, key=lambda candidate: _least_excess(candidate, request.workload))
+    # Where a bare step or prompt takes too long everywhere: the fastest, and the one whose step and prompt miss least.
+    # That one is also tried where many faster ones miss: it keeps what can be kept.
+    tried = (possible or ordered[:1])[: _PLAYED - 1]
     found: list[tuple[float, int, Candidate, ServingFigures]] = []
-    for candidate in possible[:_PLAYED]:
+    for candidate in tried if least in tried else [*tried, least]:
         figures = play(candidate.times, candidate.settings, request)
         excess = target_excess(figures, request.workload)
         if excess <= 1.0:

@@ -45,6 +45,7 @@ def verdict(comparison: Comparison) -> str:
     parts = [f"best: {name(best)}, {_reached(best)}"]
     if comparison.tied:
         parts.append(f"a tie within {TIE:.0%}, and the simplest of it: {_names(comparison.tied)}")
+    parts += _at_a_rate(comparison, best)
     fewest = comparison.fewest
     if fewest is not None and fewest != best:
         parts.append(f"on the fewest GPUs: {name(fewest)}, {_reached(fewest)}")
@@ -55,7 +56,10 @@ def verdict(comparison: Comparison) -> str:
 
 def advice(comparison: Comparison) -> str | None:
     """What to change where no row wins; None where one does, or no single change is known that would do."""
-    if comparison.best is not None or any(row.fits for row in comparison.rows):
+    if comparison.relaxed is not None:
+        relaxed = comparison.relaxed
+        return f"{relaxed.flags}, tried: {name(relaxed.row)} keeps that{_settings(relaxed.row)}"
+    if any(row.fits for row in comparison.rows):
         return None
     # What is least short comes first.
     ordered = sorted(comparison.rows, key=lambda row: math.inf if row.hbm is None else -row.hbm.unused_bytes)
@@ -67,7 +71,7 @@ def advice(comparison: Comparison) -> str | None:
 
 def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
     """Targets that no row keeps which runs and keeps up with what arrives; () where some row wins."""
-    rows = _keeping_up(comparison)
+    rows = comparison.keeping_up
     if comparison.best is not None or not rows:
         return ()
     workload = comparison.request.workload
@@ -93,6 +97,30 @@ def _way_name(row: ModeRow) -> str:
     return f"{row.way.mode.value}{cache}"
 
 
+def _at_a_rate(comparison: Comparison, best: ModeRow) -> list[str]:
+    """What decides where requests arrive at a rate: all that keep up deliver as many tokens."""
+    if comparison.request.workload.arrival_rate_per_s is None:
+        return []
+    running = [row for row in comparison.rows if row.runs]
+    behind = len(running) - len(comparison.keeping_up)
+    who = (
+        "every way that runs"
+        if not behind
+        else f"{len(comparison.keeping_up)} of {len(running)} ways that run"
+    )
+    parts = [
+        f"{who} keep{'' if behind else 's'} up with what arrives, so tokens/s do not rank: the fewest "
+        "GPUs win, and on them the shortest TPOT"
+    ]
+    kept = [row for row in comparison.rows if comparison.keeps_targets(row)]
+    shortest = min(kept, key=lambda row: _p95_ms(row, "tpot_ms"))
+    if _p95_ms(shortest, "tpot_ms") < (1 - TIE) * _p95_ms(best, "tpot_ms"):
+        parts.append(
+            f"the shortest TPOT of all: {name(shortest)}, {duration(1e3 * _p95_ms(shortest, 'tpot_ms'))}"
+        )
+    return parts
+
+
 def _nothing(comparison: Comparison) -> str:
     *fewer, last = comparison.request.gpus
     counts = ", ".join([*map(str, fewer), counted(last, "GPU")])
@@ -103,7 +131,7 @@ def _nothing(comparison: Comparison) -> str:
     running = [row for row in fitting if row.runs]
     if not running:
         return f"nothing that fits on {counts} runs: {fitting[0].stopper}"
-    if not _keeping_up(comparison):
+    if not comparison.keeping_up:
         most = max(running, key=lambda row: _figures(row).mid.requests_per_s)
         return (
             f"every way falls behind the requests that arrive: {name(most)} serves most, "
@@ -115,7 +143,7 @@ def _nothing(comparison: Comparison) -> str:
 def _missed(comparison: Comparison) -> str:
     """What every row misses, and the row that misses least of all targets together."""
     workload = comparison.request.workload
-    closest = min(_keeping_up(comparison), key=lambda row: target_excess(_figures(row).mid, workload))
+    closest = min(comparison.keeping_up, key=lambda row: target_excess(_figures(row).mid, workload))
     parts = [f"the closest is {name(closest)} with {_misses(comparison, closest)}{_settings(closest)}"]
     missed = missed_targets(comparison)
     if missed:
@@ -179,14 +207,6 @@ def _names(rows: Iterable[ModeRow]) -> str:
     names = [name(row) for row in rows]
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _keeping_up(comparison: Comparison) -> list[ModeRow]:
-    return [
-        row
-        for row in comparison.rows
-        if row.runs and row.figures is not None and not row.figures.mid.falls_behind
-    ]
 
 
 def _p95_ms(row: ModeRow, field: str) -> float:
