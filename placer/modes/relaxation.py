@@ -31,7 +31,12 @@ def relaxation(
         return None
     nearest = min(rows, key=lambda row: (len(_missed(row, request.workload)), _excess(row, request.workload)))
     raised = {field: rounded_up(reached) for field, reached in _missed(nearest, request.workload).items()}
-    workload = replace(request.workload, **{field: float(text) for field, text in raised.items()})
+    asked = request.workload
+    workload = replace(
+        asked,
+        slo_tpot_ms=float(raised["slo_tpot_ms"]) if "slo_tpot_ms" in raised else asked.slo_tpot_ms,
+        slo_ttft_ms=float(raised["slo_ttft_ms"]) if "slo_ttft_ms" in raised else asked.slo_ttft_ms,
+    )
     found = again(replace(request, workload=workload), nearest)
     if found.figures is None or found.figures.mid.falls_behind or _excess(found, workload) > 1.0:
         return None
