@@ -1,12 +1,13 @@
 """The answer of a solve as it is printed."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placements import figures, placement
+from placements import figures, placement, placement_dict
 from rich.console import Console, RenderableType
 
 from placer.answer.ledger import BAR_WIDTH, ledger_parts
-from placer.answer.placement import placement_answer
+from placer.answer.placement import judged_sentence, placement_answer
 from placer.placement import PlacementDocument
 from placer.units import GIB
 
@@ -127,3 +128,43 @@ def test_every_answer_of_a_solve_fits_80_columns() -> None:
     lines = printed(document, width=80).splitlines()
     assert [line for line in lines if len(line) > 80 or "…" in line] == []
     assert sum("+49.5% (+49.1% to +49.9%)" in line for line in lines) == 5
+
+
+def test_one_headline_says_that_a_moving_set_may_beat_a_plan_that_helps() -> None:
+    dynamic = {
+        "steps": 4,
+        "running_requests": 8,
+        "slots_per_layer": 1,
+        "hit_share": {"plan": 0.5, "lru": 0.9},
+        "loads_per_step": 1.0,
+        "step_us": {"plan": 10.0, "lru_serial": 4.0},
+        "link": None,
+        "assumptions": ["loads take what was measured"],
+        "verdict": "dynamic wins at 8 running requests",
+        "matters": True,
+    }
+    document = placement({0: [0]}, layers=[0], experts=2, dynamic=dynamic)
+    assert judged_sentence(document) == "static placement helps; but dynamic wins at 8 running requests"
+    assert printed(document).count("dynamic wins") == 1
+
+
+def test_the_terminal_says_where_times_are_extrapolated() -> None:
+    origin = "fitted here; extrapolated beyond the measured rows per expert in 98% of decode steps"
+    predicted = {**figures(), "provenance": {"cold": origin, "hot": "datasheet: h100"}}
+    said = " ".join(printed(placement({0: [0]}, layers=[0], experts=2, predicted=predicted)).split())
+    assert (
+        "cold: fitted here, extrapolated beyond the measured rows per expert in 98% of decode steps; hot:"
+        in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("time_limit", "raise --time-limit"), ("searched", "--prove"), ("optimal", None)],
+)
+def test_an_open_gap_says_what_ended_the_search_and_what_to_do(status: str, said: str | None) -> None:
+    solver = {**placement_dict({0: [0]}, layers=[0], experts=2)["solver"], "status": status, "gap": 0.6662}
+    solver["bound_us"] = 33.38
+    text = " ".join(printed(placement({0: [0]}, layers=[0], experts=2, solver=solver)).split())
+    assert ("the gap is above the one asked for" in text) == (said is not None)
+    assert said is None or said in text

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from placer.answer.part import InFull, Usually, VerdictLine
 from placer.answer.visible import visible
+from placer.answer.worth import room_worth
 from placer.explanation import ExpertPlace, Explanation
 from placer.units import duration, gib
 
@@ -84,12 +85,10 @@ def _table(places: Sequence[ExpertPlace]) -> Table:
 def _multiplier(found: Explanation) -> list[Text]:
     if found.price_us_per_gib is None:
         return []
-    return [
-        Text(
-            f"multiplier of the budget: a GiB more per GPU saves {duration(found.price_us_per_gib)} per output token "
-            "to first order; experts above it belong on the GPU"
-        )
-    ]
+    if not found.price_us_per_gib:
+        return [Text("multiplier of the budget: zero, as memory is not what limits this plan")]
+    said, _ = room_worth(found.price_us_per_gib, found.expert_bytes, found.objective_us, "per output token")
+    return [Text(f"multiplier of the budget: {said} to first order; experts above it belong on the GPU")]
 
 
 def _value(found: Explanation, place: ExpertPlace) -> str:

@@ -16,12 +16,20 @@ from placer.answer.sampling import sampling_lines
 from placer.answer.serving import rate_text, serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
+from placer.answer.worth import worth_sentence
 from placer.exports.next_runtime import next_runtime
 from placer.placement import PlacementDocument
-from placer.placement_sections import KvSection, SensitivitySection
-from placer.units import duration, figure, gap_percent, gib, rounded
+from placer.placement_sections import KvSection
+from placer.units import duration, figure, gap_percent, gib
 
 _SPARKLINE_WIDTH = 62
+_ENDED_OPEN = {
+    "time_limit": "the time limit ended the search (raise --time-limit)",
+    "searched": "the search had no step left that pays (--prove goes on until --time-limit)",
+    "interrupted": "the search was stopped (solve again to go on)",
+}
+"""By the status of a solve that left its gap open: what ended it, and what to do."""
+_EXTRAPOLATED = re.compile(r"extrapolated beyond the measured rows per expert in \S+ of decode steps")
 
 
 def placement_answer(document: PlacementDocument, destination: str | None) -> RenderableType:
@@ -30,7 +38,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     predicted, kv = document.predicted, document.kv
     parts: list[RenderableType] = [
         VerdictLine(verdict_sentence(document)),
-        Text(f"  {document.heldout.verdict}"),
+        Text(f"  {judged_sentence(document)}"),
         *serving_lines(document),
         *objective_lines(document),
         Text(""),
@@ -47,10 +55,9 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         parts += [frontier_table(document.frontier), Text("")]
     parts += what_if_parts(document)
     parts.append(_solver_line(document))
-    if document.sensitivity is not None and document.sensitivity.price_us_per_gib is not None:
-        parts.append(_worth_line(document.sensitivity, document.solver.per_token))
+    parts += [Text(line) for line in (_open_gap(document), worth_sentence(document)) if line]
     if document.dynamic is not None and document.dynamic.matters:
-        parts.append(Text(document.dynamic.verdict))
+        parts.append(Text("the moving hot sets above are compared on these assumptions:", style="dim"))
         parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
     parts += _origins(predicted.provenance)
     parts += note_lines(document.notes)
@@ -131,6 +138,12 @@ def verdict_sentence(document: PlacementDocument) -> str:
     return sentence + f" (predicted; {times:.2f}x the runtime's default placement)"
 
 
+def judged_sentence(document: PlacementDocument) -> str:
+    """Whether a static placement helps, and where a moving hot set may beat it, that too."""
+    static, dynamic = document.heldout.verdict, document.dynamic
+    return static if dynamic is None or not dynamic.matters else f"{static}; but {dynamic.verdict}"
+
+
 def objective_lines(document: PlacementDocument) -> list[Text]:
     """What an objective other than throughput reached."""
     solver = document.solver
@@ -165,16 +178,6 @@ def _hot_lines(document: PlacementDocument) -> Text:
     return Text("\n".join(lines))
 
 
-def _worth_line(known: SensitivitySection, per_token: str) -> Text:
-    assert known.price_us_per_gib is not None
-    gained = known.tokens_per_s_per_gib
-    rate = "" if gained is None else f" (about {rounded(gained, 3)} tokens/s)"
-    return Text(
-        f"a GiB more per GPU saves {duration(known.price_us_per_gib)} {per_token}{rate}, to first order: "
-        "the solver's multiplier"
-    )
-
-
 def _solver_line(document: PlacementDocument) -> Text:
     solver = document.solver
     seconds = duration(1e6 * solver.seconds, 3)
@@ -191,9 +194,21 @@ def _solver_line(document: PlacementDocument) -> Text:
     )
 
 
+def _open_gap(document: PlacementDocument) -> str | None:
+    """Why a solve ended with a gap above the one asked for, and what closes it."""
+    solver = document.solver
+    why = _ENDED_OPEN.get(solver.status)
+    if why is None or not solver.gap:
+        return None
+    return f"  the gap is above the one asked for: {why}; a better plan may exist, by at most that gap"
+
+
 def _origins(provenance: dict[str, str]) -> tuple[RenderableType, ...]:
     """Where figures come from: a few words each, and with -v all that is known."""
     first_words = {name: re.split(r"[:;]| \(", origin)[0] for name, origin in provenance.items()}
+    for name, origin in provenance.items():
+        if beyond := _EXTRAPOLATED.search(origin):
+            first_words[name] += f", {beyond[0]}"
     short = "; ".join(f"{name}: {words}" for name, words in first_words.items())
     full = Text("\n".join(f"origin of {name}: {origin}" for name, origin in provenance.items()), style="dim")
     return Usually(Text(f"origins (-v: in full): {short}", style="dim")), InFull(full)

@@ -12,6 +12,7 @@ from placer.units import counted, figure, gib
 SIZES = "computed from the model's shapes and formats and the server's settings"
 DECIDED = "decided by placer solve"
 GIVEN = "given to placer solve"
+ASKED = "of the placement: given to placer solve, or its default"
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,15 @@ def _given(document: PlacementDocument) -> Iterator[Origin]:
         "workload",
         f"{counted(work.concurrency, 'client')}, {work.prompt_tokens:,} prompt and "
         f"{work.output_tokens:,} output tokens",
-        GIVEN,
+        ASKED,
     )
     for name, target in (("TPOT", work.slo.tpot_ms), ("TTFT", work.slo.ttft_ms)):
         reason = document.null_reasons.get(f"workload.slo.{name.lower()}_ms", "no target was given")
         yield Origin(
             f"{name} target, p95", "none" if target is None else f"{target:g} ms", GIVEN if target else reason
         )
-    yield Origin("HBM budget per GPU", gib(document.hbm.budget_bytes_per_gpu), GIVEN)
-    yield Origin("tensor-parallel size", f"{document.tp:,}", GIVEN)
+    yield Origin("HBM budget per GPU", gib(document.hbm.budget_bytes_per_gpu), ASKED)
+    yield Origin("tensor-parallel size", f"{document.tp:,}", ASKED)
 
 
 def _decided(document: PlacementDocument) -> Iterator[Origin]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from placer.answer.placement import objective_lines, verdict_sentence
+from placer.answer.placement import judged_sentence, objective_lines, verdict_sentence
 from placer.answer.serving import serving_lines
 from placer.answer.visible import all_visible
 from placer.errors import BadInputError
@@ -117,7 +117,7 @@ def make_report(
         made=f"solved {document.created} by placer {document.placer_version}",
         verdict=(
             verdict_sentence(document),
-            document.heldout.verdict,
+            judged_sentence(document),
             *(str(line).strip() for line in (*serving_lines(document), *objective_lines(document))),
         ),
         on_trace=trace_score(evaluation),
