@@ -321,7 +321,10 @@ def test_the_document_keeps_the_contract(roomy: Comparison) -> None:
         assert (row["binding_line"] is None) == ("binding_line" in row["null_reasons"])
         assert set(row["provenance"]) >= {"hot", "cold", "base", "routing", "latencies"}
     assert document["best"] in document["rows"]
-    assert document["rule_of_thumb"]["80 GB"]["rule_gpus"] == 1
+    # The rule is for the GPU that is compared alone.
+    ((size, rule),) = document["rule_of_thumb"].items()
+    assert (size, rule["rule_gpus"]) == ("24 GB", 1)
+    assert 0 < rule["exact_weights_bytes"] < rule["exact_bytes"]
 
 
 def test_another_gpu_replaces_the_profiles(wide: ModelSpec) -> None:

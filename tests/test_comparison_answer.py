@@ -114,3 +114,37 @@ def test_of_an_open_loop_the_most_that_run_at_once_are_said() -> None:
     console.print(comparison_answer({**DOCUMENT, "workload": workload}), highlight=False)
     assert isinstance(console.file, io.StringIO)
     assert "  2 requests per second, at most 8 running at once (--concurrency), " in console.file.getvalue()
+
+
+RULE = {
+    "parameters": 10**11, "bytes_per_parameter": 1.0, "factor": 1.2, "rule_bytes": 120 * 2**30, "rule_gpus": 2,
+    "exact_bytes": 100 * 2**30, "exact_weights_bytes": 90 * 2**30, "exact_gpus": 1, "exact_parallelism": "tp1",
+    "null_reasons": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "the rule is 20.0% above the ledger and asks for 1 GPU more"),
+        (
+            {"rule_bytes": 90 * 2**30, "rule_gpus": 1},
+            "the rule is 10.0% below the ledger and asks for as many GPUs",
+        ),
+        (
+            {"exact_weights_bytes": 2**30},
+            "GPU more; the rule leaves out 99.00 GiB beside the weights: driver, graphs",
+        ),
+    ],
+)
+def test_the_sizing_rule_says_which_is_larger_and_what_it_leaves_out(
+    changes: dict[str, Any], said: str
+) -> None:
+    console = Console(file=io.StringIO(), width=400, markup=False, emoji=False)
+    console.print(
+        comparison_answer({**DOCUMENT, "rule_of_thumb": {"141 GB": {**RULE, **changes}}}), highlight=False
+    )
+    assert isinstance(console.file, io.StringIO)
+    (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith("sizing rule")]
+    assert said in line
+    assert ("leaves out" in line) == ("exact_weights_bytes" in changes)

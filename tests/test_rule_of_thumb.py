@@ -21,10 +21,10 @@ def request(usable_bytes: int, **changes: int) -> CompareRequest:
 
 
 def test_the_rule_is_parameters_times_bytes_times_1_2() -> None:
-    rule = RuleOfThumb(100_000_000_000, 2.0, 80 * 10**9, ExactSize(None, None, None))
+    rule = RuleOfThumb(100_000_000_000, 2.0, 80 * 10**9, ExactSize(None, None, None, None))
     # 100 B · 2 · 1.2 = 240 GB: three GPUs of 80 GB, and a byte more would be four.
     assert (rule.rule_bytes, rule.rule_gpus) == (240 * 10**9, 3)
-    more = RuleOfThumb(100_000_000_001, 2.0, 80 * 10**9, ExactSize(None, None, None))
+    more = RuleOfThumb(100_000_000_001, 2.0, 80 * 10**9, ExactSize(None, None, None, None))
     assert more.rule_gpus == 4
 
 
@@ -55,4 +55,4 @@ def test_the_exact_ledger_counts_the_kv_that_the_rule_does_not_ask_for(tmp_path:
 
 def test_no_number_of_gpus_holds_a_model_beside_a_reserve_that_fills_them(tmp_path: Path) -> None:
     rule = rule_of_thumb(tiny_model(tmp_path), request(GIB), 10**9)
-    assert rule.exact == ExactSize(None, None, None)
+    assert rule.exact == ExactSize(None, None, None, None)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
-from placer.units import GIB, duration, figure, gib, signed_percent
+from placer.units import GIB, counted, duration, figure, gib, percent
 
 
 def comparison_answer(document: dict[str, Any]) -> RenderableType:
@@ -188,10 +188,17 @@ def _rule_line(size: str, rule: dict[str, Any]) -> str:
         return f"{said}: {rule['null_reasons']['exact_gpus']}"
     off = rule["rule_bytes"] / rule["exact_bytes"] - 1
     fewer = rule["rule_gpus"] - rule["exact_gpus"]
-    gpus = "the same number" if not fewer else f"the rule is {abs(fewer)} {'above' if fewer > 0 else 'below'}"
+    gpus = f"{counted(abs(fewer), 'GPU')} {'more' if fewer > 0 else 'fewer'}" if fewer else "as many GPUs"
+    beside = rule["exact_bytes"] - rule["exact_weights_bytes"]
+    left_out = (
+        f"; the rule leaves out {gib(beside)} beside the weights: driver, graphs, activations, fragmentation, KV"
+        if beside > rule["exact_weights_bytes"]
+        else ""
+    )
     return (
         f"{said}: {gib(rule['exact_bytes'])} in all on {rule['exact_gpus']} ({rule['exact_parallelism']}), one request "
-        f"at a time: bytes {signed_percent(off)}, GPUs: {gpus}"
+        f"at a time: the rule is {percent(abs(off))} {'above' if off > 0 else 'below'} the ledger and asks for {gpus}"
+        f"{left_out}"
     )
 
 

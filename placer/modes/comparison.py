@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from placer.datasheet import gpu_datasheet
 from placer.errors import BadInputError
 from placer.kv_pool import check_kv_settings
 from placer.model.spec import ModelSpec
@@ -27,8 +26,6 @@ from placer.untraced import uniform_trace
 
 Progress = Callable[[str, float], None]
 
-RULE_GPU = "h100-sxm"
-"""Whose usable memory stands for the 80 GB that the sizing rule is quoted for."""
 TIE = 0.03
 """Rows whose tokens/s differ by less are told apart by the draws of a simulation alone."""
 _PLAINEST = (Mode.GPU_ONLY, Mode.HOT_COLD, Mode.STREAMED)
@@ -47,7 +44,7 @@ SPREAD_NOTE = "tp4+ep2 stands for --tp 4 --ep 2: four GPUs in two groups that sh
 class Comparison:
     """Rows in order of GPUs and mode, and the sizing rule beside the exact ledger.
 
-    ``rules`` are for an 80 GB GPU and for the GPU that was compared. ``relaxed`` says which targets would be kept
+    ``rules`` are for the size of the GPU that was compared. ``relaxed`` says which targets would be kept
     where some row keeps up and none keeps those asked.
     """
 
@@ -209,11 +206,6 @@ def _ways(model: ModelSpec, request: CompareRequest) -> Iterator[Way]:
 
 
 def _rules(model: ModelSpec, hardware: ComparedHardware, request: CompareRequest) -> dict[str, RuleOfThumb]:
-    """The rule for 80 GB GPUs, for which it is quoted, and for the GPU at hand where that has another size."""
-    quoted, own = gpu_datasheet(RULE_GPU), hardware.gpu
-    usable = quoted.usable_bytes
-    on_quoted = replace(request, budget_bytes=usable, device_bytes=usable)
-    rules = {f"{quoted.memory_gb} GB": rule_of_thumb(model, on_quoted, quoted.memory_gb * 10**9)}
-    if own.memory_gb != quoted.memory_gb:
-        rules[f"{own.memory_gb} GB"] = rule_of_thumb(model, request, own.memory_gb * 10**9)
-    return rules
+    """The rule for the GPU that is compared, by the size that it is sold as."""
+    size_gb = hardware.gpu.memory_gb
+    return {f"{size_gb} GB": rule_of_thumb(model, request, size_gb * 10**9)}

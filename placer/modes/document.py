@@ -182,11 +182,14 @@ def _rule(rule: RuleOfThumb) -> dict[str, Any]:
         "rule_bytes": rule.rule_bytes,
         "rule_gpus": rule.rule_gpus,
         "exact_bytes": exact.total_bytes,
+        "exact_weights_bytes": exact.weights_bytes,
         "exact_gpus": exact.gpus,
         "exact_parallelism": exact.spread,
         "null_reasons": {},
     }
     if exact.gpus is None:
         why = "gpu-only serving fits on no number of GPUs that divides the model, up to 64"
-        document["null_reasons"] = dict.fromkeys(("exact_bytes", "exact_gpus", "exact_parallelism"), why)
+        document["null_reasons"] = dict.fromkeys(
+            ("exact_bytes", "exact_weights_bytes", "exact_gpus", "exact_parallelism"), why
+        )
     return document

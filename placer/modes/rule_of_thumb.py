@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from placer.hbm import WEIGHT_CLASSES
 from placer.model.spec import ModelSpec
 from placer.modes.memory import fewest_gpus
 from placer.modes.mode import Mode
@@ -17,12 +18,14 @@ FACTOR = 1.2
 class ExactSize:
     """The fewest GPUs that hold the model with all its experts, and what they hold together.
 
-    ``gpus`` is None, and ``total_bytes`` too, where no number up to `MOST_GPUS` does.
+    ``gpus`` is None, and bytes too, where no number up to `MOST_GPUS` does. ``weights_bytes`` is what of
+    ``total_bytes`` the model's weights take.
     """
 
     gpus: int | None
     spread: str | None
     total_bytes: int | None
+    weights_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ def exact_size(model: ModelSpec, request: CompareRequest) -> ExactSize:
     """The fewest GPUs on which GPU-only serving of the smallest server fits: 1, 2, 4, and so on."""
     memory = fewest_gpus(model, Mode.GPU_ONLY, None, request)
     if memory is None:
-        return ExactSize(None, None, None)
+        return ExactSize(None, None, None, None)
     gpus = memory.way.parallel.gpus
-    return ExactSize(gpus, memory.way.spread, gpus * memory.least.ledger().needed_bytes)
+    ledger = memory.least.ledger()
+    weights = sum(ledger.lines[name] for name in (*WEIGHT_CLASSES, "hot_experts"))
+    return ExactSize(gpus, memory.way.spread, gpus * ledger.needed_bytes, gpus * weights)
