@@ -13,6 +13,7 @@ from placer.answer.placement import placement_answer
 from placer.answer.profile import profile_answer
 from placer.answer.visible import visible
 from placer.errors import BadInputError, MissingComponentError
+from placer.exports.kt_expert_limits import OTHER_KERNELS
 from placer.exports.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
 from placer.output import write_text
@@ -121,10 +122,10 @@ def drawn_report(
 
 
 def _export(folder: Path, cpu_method: str) -> RenderableType:
-    if cpu_method == "torch":
+    if cpu_method in OTHER_KERNELS:
         return Text(
-            "export: none, because this machine timed torch's INT4 kernel and SGLang runs kt-kernel's: a plan timed "
-            "with one is never exported for the other (install kt-kernel, then run the demo again)"
+            f"export: none, because this machine timed {OTHER_KERNELS[cpu_method]} and SGLang runs kt-kernel's: a plan "
+            "timed with one is never exported for the other (install kt-kernel, then run the demo again)"
         )
     export = export_placement(folder / "placement.json", folder / "sglang-kt", runtime="sglang-kt")
     written = f"exported for {export.runtime}: {', '.join(export.files)} in {visible(str(export.folder))}"

@@ -30,7 +30,10 @@ def placement_verdict(solved: Solved) -> str:
         )
     if not solved.held_out:
         return (
-            f"unknown on other traffic: {served}; on this run the runtime's default takes {times:.2f} times as long "
-            "per decode step; record requests or several windows to know"
+            f"unknown on other traffic: {served}; on this run a decode step of uniform, the "
+            f"runtime's default, takes {times:.2f} times as long; record requests or several windows to know"
         )
-    return f"static placement helps: {served}; the runtime's default takes {times:.2f} times as long per decode step"
+    return (
+        f"static placement helps: {served}; a decode step of uniform, the runtime's default, takes {times:.2f} times "
+        "as long"
+    )

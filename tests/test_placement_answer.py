@@ -48,7 +48,7 @@ def test_the_verdict_says_how_fast_how_sure_and_against_what() -> None:
     )
     verdict = " ".join(printed(document).split("\n\n")[0].split())
     assert "400.0 tokens/s (300.0 to any), decode step 20.00 ms" in verdict
-    assert "(predicted; 1.25x the runtime's default placement)" in verdict
+    assert "(predicted; 1.25x the tokens/s of uniform, the runtime's default)" in verdict
 
 
 def test_a_loss_beyond_sampling_error_is_said_to_be_one() -> None:
@@ -168,3 +168,14 @@ def test_an_open_gap_says_what_ended_the_search_and_what_to_do(status: str, said
     text = " ".join(printed(placement({0: [0]}, layers=[0], experts=2, solver=solver)).split())
     assert ("the gap is above the one asked for" in text) == (said is not None)
     assert said is None or said in text
+
+
+def test_a_baseline_that_decodes_faster_and_serves_less_is_explained() -> None:
+    quick = {**figures(), "decode_step_ms": 19.0, "output_tokens_per_s": 390.0}
+    said = " ".join(
+        printed(placement({0: [0]}, layers=[0], experts=2, baselines={"frequency": quick})).split()
+    )
+    assert "tokens/s count them: so frequency decodes faster and serves fewer tokens/s" in said
+    same = " ".join(printed(placement({0: [0]}, layers=[0], experts=2)).split())
+    assert "uniform is the runtime's default" in same
+    assert "serves fewer" not in same

@@ -66,7 +66,7 @@ def test_a_ledger_is_largest_first_with_what_is_unused_last_and_zeros_apart() ->
     ledger = {"dense": 0, "unused": 700, "attention": 100, "hot_experts": 200}
     ledgers = placement({3: [0]}, layers=[3], experts=2, hbm={"budget_bytes_per_gpu": 1000, "ledger": ledger})
     shown = hbm_ledger(ledgers)
-    assert shown.lines == (("hot_experts", 200), ("attention", 100), ("unused", 700))
+    assert shown.lines == (("hot experts", 200), ("attention", 100), ("unused", 700))
     assert shown.zero == ("dense",)
     assert shown.total_bytes == 1000
     assert shown.share(200) == 0.2

@@ -1,6 +1,7 @@
 """What `placer solve` prints of the plan beside the baselines."""
 
 from rich.table import Table
+from rich.text import Text
 
 from placer.answer.sampling import gain_text
 from placer.placement import PlacementDocument
@@ -38,3 +39,22 @@ def baseline_table(document: PlacementDocument) -> Table:
             over,
         )
     return table
+
+
+def baseline_remark(document: PlacementDocument) -> Text:
+    """Which baseline the runtime uses by default, and why one that decodes faster can serve fewer tokens/s."""
+    plan, said = document.predicted, "uniform is the runtime's default"
+    faster = [
+        name
+        for name, figures in document.baselines.items()
+        if figures.decode_step_ms < plan.decode_step_ms
+        and figures.output_tokens_per_s < plan.output_tokens_per_s
+        and name != document.heldout.chosen
+    ]
+    if faster:
+        one = len(faster) == 1
+        said += (
+            "; a decode step leaves prompts (prefill) out, and tokens/s count them: so "
+            f"{', '.join(faster)} decode{'s' if one else ''} faster and serve{'s' if one else ''} fewer tokens/s"
+        )
+    return Text(said)

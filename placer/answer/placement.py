@@ -6,7 +6,7 @@ import shlex
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placer.answer.baseline import baseline_table
+from placer.answer.baseline import baseline_remark, baseline_table
 from placer.answer.console import command, sparkline
 from placer.answer.frontier import frontier_table
 from placer.answer.layer import layer_table
@@ -49,7 +49,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         Text(""),
     ]
     if document.baselines:
-        parts.append(baseline_table(document))
+        parts += [baseline_table(document), baseline_remark(document)]
     parts += sampling_lines(document)
     if document.frontier:
         parts += [frontier_table(document.frontier), Text("")]
@@ -135,7 +135,7 @@ def verdict_sentence(document: PlacementDocument) -> str:
     if predicted.open_loop is not None:
         return sentence + " (predicted; an open loop yields what arrives, at most)"
     times = predicted.output_tokens_per_s / uniform.output_tokens_per_s
-    return sentence + f" (predicted; {times:.2f}x the runtime's default placement)"
+    return sentence + f" (predicted; {times:.2f}x the tokens/s of uniform, the runtime's default)"
 
 
 def judged_sentence(document: PlacementDocument) -> str:

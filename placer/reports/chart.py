@@ -14,7 +14,7 @@ from placer.reports.heat_map import HeatMap
 from placer.reports.layer_time import DRAWN_BESIDE, LayerTimes
 from placer.reports.ledger import Ledger
 from placer.reports.report import Report
-from placer.units import gib
+from placer.units import duration, gib, percent
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -113,7 +113,7 @@ def _ledger(ledger: Ledger) -> "go.Figure":
             orientation="h",
             name=str(escape(name)),
             marker_color=colour,
-            hovertemplate=f"%{{fullData.name}}<br>{gib(size)}, {ledger.share(size):.1%}<extra></extra>",
+            hovertemplate=f"%{{fullData.name}}<br>{gib(size)}, {percent(ledger.share(size))}<extra></extra>",
         )
     figure.update_xaxes(title_text="GiB")
     return figure
@@ -155,7 +155,7 @@ def _frontier(frontier: Frontier) -> "go.Figure":
 
 
 def _p95(value: float | None, without: str = "unknown") -> str:
-    return without if value is None else f"{value:,.1f} ms"
+    return without if value is None else duration(1e3 * value)
 
 
 def _cost(scatter: CostScatter) -> "go.Figure":

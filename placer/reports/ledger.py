@@ -15,7 +15,7 @@ class Ledger:
     title
         Which memory.
     lines
-        (purpose, bytes) of every line that is not zero, largest first; what is unused comes last.
+        (purpose in words, bytes) of every line that is not zero, largest first; what is unused comes last.
     zero
         Purposes that take nothing.
     """
@@ -45,6 +45,14 @@ def host_ledger(document: PlacementDocument) -> Ledger:
 
 
 def _ledger(title: str, lines: Mapping[str, int]) -> Ledger:
-    used = sorted(((name, size) for name, size in lines.items() if size), key=lambda line: -line[1])
+    used = sorted(((_words(name), size) for name, size in lines.items() if size), key=lambda line: -line[1])
     used.sort(key=lambda line: line[0] == "unused")
-    return Ledger(title, tuple(used), tuple(name for name, size in lines.items() if not size))
+    return Ledger(title, tuple(used), tuple(_words(name) for name, size in lines.items() if not size))
+
+
+def _words(name: str) -> str:
+    """A line of a placement's ledger as a person reads it: hot experts, KV pool, CUDA graphs."""
+    words = name.replace("_", " ")
+    for short, written in (("kv ", "KV "), ("cuda ", "CUDA "), ("mtp", "MTP layer")):
+        words = words.replace(short, written)
+    return words

@@ -7,7 +7,7 @@ from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_sections import Figures
 from placer.profiler.profile import Profile
-from placer.units import counted, figure, gib
+from placer.units import counted, duration, figure, gib, percent
 
 SIZES = "computed from the model's shapes and formats and the server's settings"
 DECIDED = "decided by placer solve"
@@ -50,7 +50,9 @@ def _given(document: PlacementDocument) -> Iterator[Origin]:
     for name, target in (("TPOT", work.slo.tpot_ms), ("TTFT", work.slo.ttft_ms)):
         reason = document.null_reasons.get(f"workload.slo.{name.lower()}_ms", "no target was given")
         yield Origin(
-            f"{name} target, p95", "none" if target is None else f"{target:g} ms", GIVEN if target else reason
+            f"{name} target, p95",
+            "none" if target is None else duration(1e3 * target, 3),
+            GIVEN if target else reason,
         )
     yield Origin("HBM budget per GPU", gib(document.hbm.budget_bytes_per_gpu), ASKED)
     yield Origin("tensor-parallel size", f"{document.tp:,}", ASKED)
@@ -75,20 +77,20 @@ def _predicted(document: PlacementDocument) -> Iterator[Origin]:
     step = "; ".join(parts) or "; ".join(f"{name}: {origin}" for name, origin in said.items())
     served = "; ".join(filter(None, (said.get("latencies", ""), "from the decode step's parts above")))
     figures = document.predicted
-    yield Origin("decode step", f"{figure(figures.decode_step_ms, 2)} ms", step)
+    yield Origin("decode step", duration(1e3 * figures.decode_step_ms), step)
     yield Origin("output tokens/s", figure(figures.output_tokens_per_s, 1), served)
     for name, spread in (("tpot_ms", figures.tpot_ms), ("ttft_ms", figures.ttft_ms)):
         for part, value in (("mean", spread.mean), ("p95", spread.p95)):
             label = f"{name.removesuffix('_ms').upper()} {part}"
             yield (
-                Origin(label, f"{figure(value, 1)} ms", served)
+                Origin(label, duration(1e3 * value), served)
                 if value is not None
                 else Origin(
                     label, ttft_without_value(document), _reason(document, f"predicted.{name}.{part}")
                 )
             )
     yield from _bands(document)
-    yield Origin("cold share of selections", f"{figures.cold_share:.1%}", said.get("routing", step))
+    yield Origin("cold share of selections", percent(figures.cold_share), said.get("routing", step))
 
 
 def _bands(document: PlacementDocument) -> Iterator[Origin]:
@@ -115,7 +117,7 @@ def _baselines(document: PlacementDocument) -> Iterator[Origin]:
         yield Origin(
             "figures of the baselines",
             names,
-            f"predicted as the plan's {figure(plain.decode_step_ms, 2)} ms are, on the same bytes and requests",
+            f"predicted as the plan's {duration(1e3 * plain.decode_step_ms)} are, on the same bytes and requests",
         )
 
 
@@ -126,9 +128,9 @@ def _heldout(document: PlacementDocument) -> Iterator[Origin]:
         if value is None:
             yield Origin(label, "unknown", _reason(document, f"heldout.{name}"))
         elif name == "coverage":
-            yield Origin(label, f"{value:.1%}", "counted on requests that took no part in the solve")
+            yield Origin(label, percent(value), "counted on requests that took no part in the solve")
         else:
-            yield Origin(label, f"{value:.1%}", "hot experts as a share of all experts")
+            yield Origin(label, percent(value), "hot experts as a share of all experts")
     if held.gains:
         over = "" if held.requests is None else f" over {held.requests:,} reported requests"
         yield Origin("gains and intervals", f"{len(held.gains)} baselines", f"predicted; bootstrap{over}")
@@ -189,8 +191,8 @@ def _profiled(profile: Profile) -> Iterator[Origin]:
     error = profile.heldout_error
     if error is not None:
         calls = f"{error.calls:,} held-out calls; {made}"
-        yield Origin("its mean error", f"{error.mape:.1%}", calls)
-        yield Origin("its error, 90th percentile", f"{error.p90_error:.1%}", calls)
+        yield Origin("its mean error", percent(error.mape), calls)
+        yield Origin("its error, 90th percentile", percent(error.p90_error), calls)
     yield Origin("GPU cost model", profile.gpu.name, profile.gpu.provenance_text)
     yield Origin("rest of a layer", profile.gpu.name, profile.gpu.base_provenance_text)
     known = profile.uncertainty

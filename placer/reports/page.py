@@ -10,7 +10,7 @@ from placer.reports.absent import Absent
 from placer.reports.chart import charts
 from placer.reports.colour import line_colours
 from placer.reports.report import Report
-from placer.units import gib
+from placer.units import duration, gib, percent
 
 TEMPLATE = "page.html.j2"
 
@@ -40,7 +40,7 @@ def page(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.tests["absent"] = lambda part: isinstance(part, Absent)
-    environment.filters["gib"] = gib
+    environment.filters |= {"gib": gib, "percent": percent, "duration": duration}
     drawn = {name: htmlsafe_json_dumps(figure, dumps=_json) for name, figure in charts(report).items()}
     return environment.get_template(TEMPLATE).render(
         report=report, charts=drawn, line_colours=line_colours, library=_library()

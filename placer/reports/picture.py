@@ -17,6 +17,7 @@ from placer.reports.heat_map import HeatMap
 from placer.reports.layer_time import DRAWN_BESIDE, LayerTimes
 from placer.reports.ledger import Ledger
 from placer.reports.report import Report
+from placer.units import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +108,7 @@ def _ledger(ledger: Ledger, axes: "Axes") -> None:
     sizes = [size / 2**30 for _, size in ledger.lines]
     bars = axes.barh(names, sizes, color=line_colours(ledger))
     axes.bar_label(
-        bars, [f"{size:.2f} GiB, {size / sum(sizes):.1%}" for size in sizes], fontsize=SMALL, padding=2
+        bars, [f"{size:.2f} GiB, {percent(size / sum(sizes))}" for size in sizes], fontsize=SMALL, padding=2
     )
     axes.margins(x=0.25)
     axes.invert_yaxis()
