@@ -134,7 +134,7 @@ def benchmark_figures(
     if run.median_itl_ms is not None:
         figures.append(
             MeasuredFigure(
-                f"decode step{label}",
+                f"decode step (median ITL){label}",
                 "ms",
                 run.median_itl_ms,
                 lambda factors: float(play.curve(StepKind.DECODE, factors)(median_size)[0]) / 1e3,

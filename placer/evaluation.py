@@ -1,5 +1,6 @@
 """A placement against the runtime's own strategies on any trace, at the same bytes."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -163,7 +164,7 @@ def evaluate(
         step_us=scores.step_us,
         output_token_us=scores.output_token_us,
         coverage={**scores.coverage, "uniform_null": null},
-        verdict=_verdict(scores.output_token_us, scores.coverage, null, gained.over),
+        verdict=_verdict(scores.output_token_us, scores.coverage, null, gained.over, _cure(placement, mix)),
         domains={
             name: {"step_us": each.step_us, "coverage": each.coverage} for name, each in by_domain.items()
         },
@@ -182,6 +183,14 @@ def evaluate(
             )
         ),
     )
+
+
+def _cure(placement: PlacementDocument, mix: Mapping[str, float]) -> str:
+    """What to do about a plan that does not help: a trace that holds the traffic need not be recorded again."""
+    if not mix or (placement.mix or {}) == dict(mix):
+        return "solve again with a trace of this traffic"
+    shares = ",".join(f"{name}={share:g}" for name, share in mix.items())
+    return f"solve again with this trace and {shlex.join(['--mix', shares])}"
 
 
 def _mix_notes(placement: PlacementDocument, mix: Mapping[str, float]) -> tuple[str, ...]:
@@ -247,6 +256,7 @@ def _verdict(
     coverage: dict[str, float],
     null: float,
     gained: Mapping[str, Interval],
+    cure: str,
 ) -> str:
     best = min((name for name in output_token_us if name != "plan"), key=lambda name: output_token_us[name])
     against_best = output_token_us[best] / output_token_us["plan"]
@@ -256,9 +266,7 @@ def _verdict(
         held = "every expert" if null else "no expert"
         return f"{held} is hot: there is no placement to compare, whatever the traffic"
     if against_default < 1.0 + _WORTH:
-        return (
-            f"the plan does not help on this trace: {served}; record a trace of this traffic and solve again"
-        )
+        return f"the plan does not help on this trace: {served}; {cure}"
     if against_best < 1.0 - _WORTH:
         gain = gained.get(best)
         if gain is not None and gain.low is not None and not gain.excludes_zero:

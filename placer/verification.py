@@ -30,6 +30,8 @@ BY_DATASHEET = (
     "the prediction is a datasheet roofline of {}, what was measured is this machine: 'placer profile' here "
     "replaces it"
 )
+TRUSTED_TIMES, TRUSTED_MAPE = 2.0, 0.05
+"""A mean error up to so many times the profile's own held-out error is trusted, and any up to so much."""
 WORST = 10
 """Layer-steps listed with the largest errors."""
 PREFILL_TOKENS = 256
@@ -152,6 +154,8 @@ class Verification:
         What the replay assumed about the trace, or None.
     quiet_warning, notes
         Whether the machine was busy; what gave way to the wall time.
+    heldout_mape
+        The profile's own mean error on calls that took no part in its fit; None where nothing was timed.
     """
 
     timed: tuple[TimedLayerStep, ...]
@@ -163,6 +167,7 @@ class Verification:
     approximate: str | None
     quiet_warning: str | None
     notes: tuple[str, ...]
+    heldout_mape: float | None = None
 
     @property
     def overall(self) -> PartErrors:
@@ -201,6 +206,25 @@ class Verification:
         return (
             f"this machine is now {abs(moved):.0%} {'slower' if moved > 0 else 'faster'} than when it was "
             "profiled: run placer profile again"
+        )
+
+    @property
+    def judgement(self) -> str:
+        """Whether the times predicted for the cold side can be relied on: one sentence."""
+        off, own = self.overall.errors.mape, self.heldout_mape
+        if own is None:
+            return (
+                f"the predicted times are off by {off:.1%} on average, and of a profile for which nothing was timed: "
+                "run placer profile here before you rely on them"
+            )
+        if off <= max(TRUSTED_TIMES * own, TRUSTED_MAPE):
+            return (
+                f"trust the predicted times of the cold side: off by {off:.1%} on average, where the profile's own "
+                f"held-out error is {own:.1%}"
+            )
+        return (
+            f"do not rely on the predicted times of the cold side: off by {off:.1%} on average, where the profile's own "
+            f"held-out error is {own:.1%}"
         )
 
     def worst(self) -> list[TimedLayerStep]:
@@ -314,6 +338,7 @@ def verify(
             *((BY_DATASHEET.format(profile.cpu.device),) if profile.cpu_by_datasheet else ()),
             *(() if profile.calibration is None else (KERNELS_ALONE,)),
         ),
+        heldout_mape=None if profile.heldout_error is None else profile.heldout_error.mape,
     )
 
 

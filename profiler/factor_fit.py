@@ -75,6 +75,7 @@ def fit_factors(
     best = _Trial.of(figures, (), step_scale_us)
     singles: list[_Trial] = []
     rivals: list[_Trial] = []
+    trials: list[_Trial] = []
     for size in range(1, min(len(figures), len(names)) + 1):
         if best.error <= EXPLAINED:
             break
@@ -90,7 +91,7 @@ def fit_factors(
             rivals = trials
     return FactorFit(
         best.factors,
-        {name: _reason(name, best, singles, len(figures), names) for name in FactorName},
+        {name: _reason(name, best, singles, trials, len(figures), names) for name in FactorName},
         _alternatives(best, rivals),
     )
 
@@ -150,7 +151,12 @@ class _Trial:
 
 
 def _reason(
-    name: FactorName, best: _Trial, singles: list[_Trial], figures: int, names: Sequence[FactorName]
+    name: FactorName,
+    best: _Trial,
+    singles: list[_Trial],
+    last: list[_Trial],
+    figures: int,
+    names: Sequence[FactorName],
 ) -> str:
     if name in best.chosen:
         known = float(best.standard_errors[best.chosen.index(name)])
@@ -169,7 +175,11 @@ def _reason(
         return f"stays: {counted(figures, 'figure')} cannot tell more than {counted(figures, 'factor')} apart"
     if best.error <= EXPLAINED:
         return "stays: the figures are explained without it"
-    return "stays: it does not explain what is left, or cannot be told apart from the others"
+    if any(trial.is_known for trial in last if name in trial.chosen):
+        return "stays: it does not explain what is left"
+    if any(trial.at_limit for trial in last if name in trial.chosen):
+        return "stays: it would have to be off tenfold to explain what is left"
+    return "stays: the figures cannot tell it apart from the other factors"
 
 
 def _alternatives(best: _Trial, trials: Sequence[_Trial]) -> tuple[Factors, ...]:

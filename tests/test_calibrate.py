@@ -235,7 +235,7 @@ def test_a_calibrated_profile_keeps_its_measurements_and_everything_applies_it(
     assert document["error_after"] < 0.01 < document["error_before"]
     assert [each["name"] for each in document["figures"] if not each["fitted"]] == [
         "output tokens",
-        "decode step",
+        "decode step (median ITL)",
     ]
     assert document["replaced"] is None
     before, after = read_profile(files["profile"]), read_profile(output)

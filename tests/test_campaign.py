@@ -99,7 +99,9 @@ def test_profile_cpu_goes_from_shapes_to_a_fit() -> None:
     assert profile.bytes_per_expert == 3072 + 768
     assert 0 < profile.output_error < 0.01
     assert "asked for" in profile.reason
-    assert {"measuring the machine", "loading", "checking", "timing"} <= {progress.stage for progress in seen}
+    assert {"measuring memory bandwidth", "loading", "checking", "timing"} <= {
+        progress.stage for progress in seen
+    }
 
 
 def test_a_group_that_does_not_divide_is_refused_before_anything_is_timed() -> None:

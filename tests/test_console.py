@@ -88,6 +88,23 @@ def test_a_long_command_goes_on_after_a_backslash(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.splitlines() == ["launch: MODEL_PATH=DIR \\", f"  '{folder}'"]
 
 
+def test_an_option_stays_beside_its_value() -> None:
+    assert wrapped("  do: solve again with --max-running 64 and --tp N", width=38) == (
+        "  do: solve again with\n  --max-running 64 and --tp N"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("80", 80), ("20", 60), ("300", 100), ("wide", 100), ("", 100)]
+)
+def test_a_pipe_is_written_in_the_columns_that_were_asked_for(
+    columns: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    print_line("ab " * 100, indent="")
+    assert max(map(len, capsys.readouterr().err.splitlines())) == width - (width + 1) % 3
+
+
 @given(st.lists(st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_size=40)))
 def test_wrapped_text_keeps_its_words_and_its_width(words: list[str]) -> None:
     lines = wrapped(" ".join(words)).splitlines()

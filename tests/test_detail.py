@@ -84,6 +84,8 @@ def test_a_log_gets_a_line_every_ten_seconds_with_the_time_left() -> None:
     assert lines.due("timing", 0.25, 120.0) == "timing: 25% done, about 60 s left"
     assert lines.due("timing", 0.1, 160.0) == "timing: 10% done, about 9 min left"
     assert lines.due("starting", 0.0, 170.0) == "starting ..."
+    # A hundredth tells nothing of the rest.
+    assert lines.due("timing", 0.01, 180.0) == "timing: 1% done"
 
 
 def test_short_work_says_nothing_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

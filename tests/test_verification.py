@@ -167,6 +167,25 @@ def test_the_answer_names_errors_by_step_and_by_regime_and_the_drift() -> None:
         assert said in printed
 
 
+@pytest.mark.parametrize(
+    ("heldout", "said"),
+    [(0.02, "trust the"), (0.01, "trust the"), (0.0, "trust the"), (None, "nothing was timed")],
+)
+def test_errors_near_the_profiles_own_are_trusted(heldout: float | None, said: str) -> None:
+    # (1 + 1 + 5.7) / 3 = 2.6 %: within 5 % whatever the profile's own error is.
+    assert said in replace(found_with(0.06), heldout_mape=heldout).judgement
+
+
+def test_errors_far_beyond_the_profiles_own_are_not_relied_on() -> None:
+    # (1 + 1 + 33) / 3 = 11.8 %.
+    found = found_with(0.5)
+    assert replace(found, heldout_mape=0.06).judgement.startswith("trust the")
+    assert replace(found, heldout_mape=0.05).judgement == (
+        "do not rely on the predicted times of the cold side: off by 11.8% on average, where the profile's own "
+        "held-out error is 5.0%"
+    )
+
+
 def test_a_plan_beyond_the_border_is_run_below_it_too() -> None:
     assert default_running(8, None) == (8,)
     assert default_running(64, 64) == (64,)
@@ -179,6 +198,7 @@ def test_a_plan_beyond_the_border_is_run_below_it_too() -> None:
         ("all hot", "nothing to run"),
         ("another method", "AMXINT4"),
         ("another machine", "was made on a CPU from elsewhere"),
+        ("more threads", r"this plan assumes 10,000 threads of .*, and this process may use \d+ core"),
         ("running", "--running is 100,000; the placement runs"),
         ("prefill", "--prefill is 100,000; the placement has chunks of"),
     ],
@@ -198,6 +218,8 @@ def test_what_cannot_be_verified_is_refused_before_anything_runs(
         request = replace(request, prefill_tokens=(100_000,))
     elif change == "another method":
         plan = half_hot(profile, cpu_method="AMXINT4")
+    elif change == "more threads":
+        profile = replace(profile, cpu=replace(profile.cpu, threads=10_000))
     else:
         machine = replace(profile.cpu.machine, cpu="a CPU from elsewhere")
         profile = replace(profile, cpu=replace(profile.cpu, machine=machine))

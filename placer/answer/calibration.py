@@ -48,7 +48,7 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
 def _use(calibration: Calibration) -> str:
     """What the written profile does."""
     if not calibration.factors.changed:
-        return "no factor changed, so every prediction stays as it was"
+        return "written, but no factor changed: every prediction stays as it was"
     applied = "solve, evaluate and trace compare now apply these factors, and say so"
     if calibration.warnings:
         return f"{applied}; with the warnings above, prefer the profile without them until they are cleared"

@@ -1,6 +1,7 @@
 """Printing to stderr: 100 columns, readable without colour, nothing raw from files; and the bars answers share."""
 
 import contextlib
+import os
 import re
 import shlex
 import sys
@@ -18,9 +19,14 @@ from placer.answer.visible import visible
 
 WIDTH = 100
 """Columns that every answer fits."""
+LEAST_WIDTH = 60
+"""Columns below which COLUMNS is not followed in a pipe."""
 _BARS = "▁▂▃▄▅▆▇█"
 _QUOTED = r"[(\[]*'[^'\s][^']{0,68}'\S*|[(\[]*`[^`]{1,70}`\S*"
 """Commands and values in quotes, which stay whole; an apostrophe inside a word opens none."""
+
+_OPTION = r"(?<!\S)--[a-z][a-z-]* [A-Z0-9]\S*"
+"""An option and its value, a placeholder or a number, which stay on one line."""
 
 
 def sparkline(values: Sequence[float], most: float) -> str:
@@ -38,7 +44,7 @@ def wrapped(text: str, *, width: int = WIDTH, indent: str = "  ", whole: Iterabl
     longer than a line keeps its own.
     """
     kept = "".join(re.escape(part) + r"\S*|" for part in whole if " " in part)
-    words = re.findall(rf"(?<!\S)(?:{kept}{_QUOTED})(?!\S)|\S+", text)
+    words = re.findall(rf"(?<!\S)(?:{kept}{_QUOTED})(?!\S)|{_OPTION}|\S+", text)
     start = text[: len(text) - len(text.lstrip())]
     lines = [start + words[0]] if words else [""]
     for word in words[1:]:
@@ -128,4 +134,8 @@ class _PlainConsole(Console):
 
 
 def _width(console: Console) -> int:
-    return min(WIDTH, console.width) if console.is_terminal else WIDTH
+    """Columns to print in: the terminal's; elsewhere those that COLUMNS asks for, within reason."""
+    if console.is_terminal:
+        return min(WIDTH, console.width)
+    asked = os.environ.get("COLUMNS", "")
+    return min(WIDTH, max(LEAST_WIDTH, int(asked))) if asked.isdecimal() else WIDTH

@@ -8,6 +8,8 @@ from placer.cli.terminal import quiet, say
 
 SECONDS_BETWEEN_LINES = 10.0
 """The least between two lines of a log."""
+LEAST_SHARE = 0.03
+"""Share of the work below which the time left is not said: it would be far off."""
 
 
 class ProgressBar:
@@ -15,14 +17,28 @@ class ProgressBar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            Task,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.text import Text
+
+        class TimeLeft(TimeRemainingColumn):
+            """The time left, once so much is done that it can be told."""
+
+            def render(self, task: Task) -> Text:
+                return Text("-:--:--") if task.completed < LEAST_SHARE else super().render(task)
 
         terminal = sys.stderr.isatty()
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
-            TimeRemainingColumn(),
+            TimeLeft(),
             console=Console(stderr=True),
             transient=True,
             disable=quiet() or not terminal,
@@ -61,6 +77,8 @@ class ProgressLines:
         self._last_s = now_s
         if share <= 0.0:
             return f"{text} ..."
+        if share < LEAST_SHARE:
+            return f"{text}: {share:.0%} done"
         left_s = (now_s - self._start_s) * (1.0 / share - 1.0)
         return f"{text}: {share:.0%} done, about {_time_left(left_s)} left"
 

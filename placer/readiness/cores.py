@@ -45,13 +45,16 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
         return
     # The pool keeps one thread more than it is told, and all of them spin while they wait.
     pool, workers = kt.threads + 1, placement.tp
-    needed = f"{pool} for the CPU pool, which spin, {workers} for GPU workers, {_OTHERS} for requests"
+    needed = (
+        f"{pool + workers}: {pool} for the CPU pool, which spin, {workers} for GPU workers; {_OTHERS} processes that "
+        "answer requests share them"
+    )
     fitting = here.usable - 1 - workers
     fewer = (
         f"profile with --threads {fitting} and solve again"
         if fitting >= 1
-        else f"this machine needs more cores, {2 + workers} at least: the pool spins with one thread more than "
-        "--threads says, and every GPU worker takes a core"
+        else f"take a machine with {pool + workers} cores for this plan, or with {2 + workers} at least for another: "
+        "the pool spins with one thread more than --threads says, and every GPU worker takes a core"
     )
     if pool > here.usable:
         verdict, do = Verdict.FAIL, fewer

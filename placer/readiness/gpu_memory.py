@@ -90,7 +90,7 @@ def check_gpus(placement: PlacementDocument, here: Gpus) -> Iterator[Check]:
         f"{len(here.seen)}: {listed}",
         f"{placement.tp} (tensor parallel)",
         _HOW,
-        "" if enough else "run this on the server, or solve again with --tp of the GPUs that it has",
+        "" if enough else _too_few(len(here.seen)),
         Failure.MISSING,
     )
     if not enough:
@@ -123,6 +123,12 @@ def check_gpus(placement: PlacementDocument, here: Gpus) -> Iterator[Check]:
             _HOW,
             "times were predicted for the other GPU: profile this one and solve again",
         )
+
+
+def _too_few(seen: int) -> str:
+    if not seen:
+        return "run this on the server: a plan needs one GPU at least"
+    return f"run this on the server, or solve again with --tp of at most {seen}"
 
 
 def _fraction(placement: PlacementDocument, ledger: HbmLedger, gpu: Gpu) -> Check:

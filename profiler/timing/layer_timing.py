@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.kernels.cores import usable_cores
+from placer.kernels.thread_needs import cores_needed
 from placer.profiler.datasheet_cpu import CpuSide, DatasheetCpu
 from placer.profiler.fit import call_us
 from placer.profiler.steps import StepKind, Steps
@@ -16,6 +18,7 @@ from placer.profiler.timing.campaign import Progress, time_campaign
 from placer.profiler.timing.machine import this_machine
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.spec import CampaignSpec
+from placer.units import counted
 
 ROUNDS, LEAST_ROUNDS = 15, 9
 """Interleaved repeats of every layer-step: as many as a lower quartile needs, and the fewest it is taken from."""
@@ -189,6 +192,7 @@ def time_layer_steps(
             f"the profile was made on {kernel.device}, this machine is {here}",
             "verify on the profiled machine, or run placer profile here first",
         )
+    _check_cores(kernel)
     steps_seconds = (1 - LOADING_SHARE - ANCHOR_SHARE) * max_seconds
     chosen = affordable(groups, kernel, most=most, seconds=steps_seconds)
     calls = [Call(each.rows, each.tokens, Role.HELDOUT, "verify") for each in chosen]
@@ -248,3 +252,16 @@ def time_layer_steps(
     if len(chosen) < min(most, sum(len(group) for group in groups)):
         notes.append(f"{len(chosen)} layer-steps instead of {most} fitted into {max_seconds:.0f} s")
     return LayerTimings(timed, drifts, int(samples.times_us.shape[0]), samples.quiet_warning(), tuple(notes))
+
+
+def _check_cores(kernel: CpuSide) -> None:
+    """Refuse a machine with fewer cores than the kernel was planned with: its times would be of another pool."""
+    cores = usable_cores()
+    if cores_needed(kernel.backend, kernel.threads) <= cores:
+        return
+    planned = kernel.device or kernel.backend
+    raise BadInputError(
+        f"this plan assumes {counted(kernel.threads, 'thread')} of {planned}, and this process may use "
+        f"{counted(cores, 'core')}",
+        "verify on that server, or run placer profile here and solve again",
+    )

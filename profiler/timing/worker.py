@@ -78,7 +78,7 @@ def _run(spec: CampaignSpec, results: ResultFile, earlier: list[Event]) -> None:
     deadline = time.monotonic() + spec.max_seconds
     machine = this_machine()
     results.write("machine", **asdict(machine))
-    results.progress("measuring the machine", 0, 1)
+    results.progress("measuring memory bandwidth", 0, 1)
     cache_bytes = machine.last_level_cache_bytes if spec.resident_bytes is None else 0
     for threads in sorted({1, spec.threads, machine.usable_cores}):
         speed = read_bandwidth_bytes_per_s(threads, cache_bytes)
@@ -211,7 +211,7 @@ def _probe(spec: CampaignSpec, hint: int, time_us: Callable[[Call], float], resu
     least = least_tokens(rows, spec.shape.top_k)
 
     def sample_us(tokens: int) -> float:
-        results.progress("probing its regimes", 0, 1)
+        results.progress("finding where it changes its algorithm", 0, 1)
         return time_us(Call(rows, tokens, Role.GRID, "border"))
 
     return probe_border(sample_us, hint, least, 2 * hint + 1)
