@@ -223,8 +223,8 @@ class Verification:
                 f"held-out error is {own:.1%}"
             )
         return (
-            f"do not rely on the predicted times of the cold side: off by {off:.1%} on average, where the profile's own "
-            f"held-out error is {own:.1%}"
+            f"do not rely on the predicted times of the cold side: off by {off:.1%} on average, where the profile's "
+            f"own held-out error is {own:.1%}"
         )
 
     def worst(self) -> list[TimedLayerStep]:
