@@ -492,7 +492,7 @@ def test_a_calibration_that_changes_nothing_says_so(
     written(files["benchmark"], measured(model, trace, UNCALIBRATED))
     code, _, err = run(*arguments(files), "-o", tmp_path / "c.json")
     assert code == 0
-    assert "no factor changed, so every prediction stays as it was" in " ".join(err.split())
+    assert "no factor changed: every prediction stays as it was" in " ".join(err.split())
     assert "now apply these factors" not in err
 
 
