@@ -37,7 +37,7 @@ UNTRACED_NOTES = (
     "no trace: routing is assumed uniform, so which experts are hot is not known and the first N of each layer "
     "are taken, as the runtime's default does",
     "with real routing the cold side usually serves fewer selections than predicted here; record a trace "
-    "(export --record) and solve again",
+    "(placer trace record, or an export for sglang-kt with --record) and solve again",
 )
 
 
