@@ -12,8 +12,8 @@ from placer.document import read_documents
 from placer.errors import BadInputError
 from placer.input import checked_input
 from placer.profiler.serving_benchmark import ServingBenchmark
-from placer.profiler.sglang_benchmark import SglangResult, is_sglang_result
-from placer.profiler.vllm_benchmark import VllmResult, is_vllm_result
+from placer.profiler.sglang_benchmark import SGLANG_MARKS, SglangResult, is_sglang_result
+from placer.profiler.vllm_benchmark import VLLM_MARKS, VllmResult, is_vllm_result
 
 _CURE = "give what 'sglang.bench_serving --output-file' or 'vllm bench serve --save-result' wrote"
 
@@ -77,7 +77,12 @@ def _run(document: dict[str, Any], name: str) -> ServingBenchmark:
         if is_sglang_result(document):
             return SglangResult.model_validate(document).run(name)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        faults = error.errors(include_url=False)
+        missing = [str(fault["loc"][0]) for fault in faults if fault["type"] == "missing"]
+        if missing:
+            raise BadInputError(f"{name} lacks {', '.join(missing)}", _CURE) from None
+        first = faults[0]
         field = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"{name}: field {field}: {first['msg']}", _CURE) from None
-    raise BadInputError(f"{name} was written by no client that is known here", _CURE)
+    marks = " or ".join(", ".join(sorted(each)) for each in (SGLANG_MARKS, VLLM_MARKS))
+    raise BadInputError(f"{name} was written by no client that is known here: it lacks {marks}", _CURE)

@@ -7,6 +7,9 @@ from pydantic import Field
 from placer.profiler.serving.server import Scheduler
 from placer.profiler.serving_benchmark import ClientResult, ServingBenchmark
 
+SGLANG_MARKS = frozenset({"backend", "server_info", "sharegpt_output_len"})
+"""Fields by which a result of this client is known."""
+
 
 class SglangResult(ClientResult):
     """The fields that are read; lengths of single requests are there with ``--output-details`` alone."""
@@ -34,4 +37,4 @@ class SglangResult(ClientResult):
 
 def is_sglang_result(document: dict[str, Any]) -> bool:
     """Whether a document has the marks of this client."""
-    return {"backend", "server_info", "sharegpt_output_len"} <= document.keys()
+    return document.keys() >= SGLANG_MARKS

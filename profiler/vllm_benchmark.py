@@ -7,6 +7,9 @@ from pydantic import Field
 from placer.profiler.serving.server import Scheduler
 from placer.profiler.serving_benchmark import ClientResult, ServingBenchmark
 
+VLLM_MARKS = frozenset({"endpoint_type", "model_id", "num_prompts"})
+"""Fields by which a result of this client is known."""
+
 
 class VllmResult(ClientResult):
     """The fields that are read; lengths of single requests are there with ``--save-detailed`` alone."""
@@ -33,4 +36,4 @@ class VllmResult(ClientResult):
 
 def is_vllm_result(document: dict[str, Any]) -> bool:
     """Whether a document has the marks of this client."""
-    return {"endpoint_type", "model_id", "num_prompts"} <= document.keys()
+    return document.keys() >= VLLM_MARKS

@@ -135,6 +135,16 @@ def test_a_server_that_drafts_is_refused(tmp_path: Path, result: dict[str, Any])
         read_benchmark_file(written(tmp_path / "bench.json", result))
 
 
+@pytest.mark.parametrize("make", [sglang_result, vllm_result])
+def test_every_field_that_is_missing_is_named(tmp_path: Path, make: Callable[..., dict[str, Any]]) -> None:
+    result = make()
+    del result["completed"], result["mean_ttft_ms"]
+    with pytest.raises(BadInputError, match="lacks completed, mean_ttft_ms"):
+        read_benchmark_file(written(tmp_path / "bench.json", result))
+    with pytest.raises(BadInputError, match="endpoint_type, model_id, num_prompts"):
+        read_benchmark_file(written(tmp_path / "bench.json", {}))
+
+
 def test_a_fault_names_its_run(tmp_path: Path) -> None:
     path = written(tmp_path / "b", sglang_result(), sglang_result(mean_tpot_ms=-1.0))
     with pytest.raises(BadInputError, match="run 2: field mean_tpot_ms"):

@@ -113,7 +113,7 @@ def test_disk_is_needed_for_experts_that_are_still_to_be_made(tmp_path: Path) ->
     assert only(check_disk(huge, place, present=False)).verdict is Verdict.FAIL
     assert only(check_disk(huge, place, present=True)).verdict is Verdict.OK
     assert only(check_disk(plan(), place, present=False)).found.endswith(f"free at {tmp_path}")
-    assert list(check_disk(plan(), None, present=False)) == []
+    assert only(check_disk(plan(), None, present=False)).verdict is Verdict.UNKNOWN
 
 
 # --- cores ------------------------------------------------------------------------------------------------
@@ -171,7 +171,21 @@ def test_a_machine_with_too_few_cores_for_one_thread_is_told_so() -> None:
 
 
 def test_a_placement_without_threads_says_so() -> None:
-    assert verdicts(check_cores(plan(kt=None), cores())) == {"CPU cores": "unknown"}
+    found = verdicts(check_cores(plan(kt=None), cores()))
+    assert found["CPU cores"] == "unknown"
+    # What needs no number of threads is checked all the same.
+    assert {"CPU instructions", "CPU model"} <= set(found)
+
+
+def test_checks_that_need_a_gpu_are_unknown_where_there_is_none() -> None:
+    found = {each.name: each for each in check_gpus(plan(), Gpus((), "nvidia-smi is not here"))}
+    assert found["GPUs"].do == "run this on the server: a plan needs one GPU at least"
+    assert {found[name].verdict for name in ("free GPU memory", "memory fraction")} == {Verdict.UNKNOWN}
+    few = {
+        each.name: each
+        for each in check_gpus(gpu_plan(attention=GIB, fraction=0.9, tp=4), Gpus((a_gpu(79),)))
+    }
+    assert few["GPUs"].do == "run this on the server, or solve again with --tp of at most 1"
 
 
 # --- GPUs -------------------------------------------------------------------------------------------------
@@ -209,9 +223,9 @@ def test_the_fullest_gpu_must_hold_the_ledger() -> None:
 
 
 def test_too_few_gpus_are_a_missing_component() -> None:
-    check = only(check_gpus(gpu_plan(attention=60 * GIB, fraction=0.98, tp=4), Gpus((a_gpu(79), a_gpu(79)))))
+    check = next(check_gpus(gpu_plan(attention=60 * GIB, fraction=0.98, tp=4), Gpus((a_gpu(79), a_gpu(79)))))
     assert (check.verdict, check.failure) == (Verdict.FAIL, Failure.MISSING)
-    check = only(check_gpus(plan(), Gpus((), "nvidia-smi is not here")))
+    check = next(check_gpus(plan(), Gpus((), "nvidia-smi is not here")))
     assert "nvidia-smi is not here" in check.found
 
 

@@ -42,6 +42,8 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
             "affinity mask and cgroup quota",
             "solve again with a profile that says so",
         )
+        yield _instructions(placement.cpu_method, here)
+        yield _same_cpu(placement, here)
         return
     # The pool keeps one thread more than it is told, and all of them spin while they wait.
     pool, workers = kt.threads + 1, placement.tp

@@ -94,6 +94,15 @@ def check_gpus(placement: PlacementDocument, here: Gpus) -> Iterator[Check]:
         Failure.MISSING,
     )
     if not enough:
+        for name in ("free GPU memory", "memory fraction"):
+            yield Check(
+                name,
+                Verdict.UNKNOWN,
+                "too few GPUs to look at",
+                f"{placement.tp} GPUs",
+                _HOW,
+                _too_few(len(here.seen)),
+            )
         return
     used = here.seen[: placement.tp]
     gpu = min(used, key=lambda each: each.free_bytes)

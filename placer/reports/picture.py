@@ -17,7 +17,7 @@ from placer.reports.heat_map import HeatMap
 from placer.reports.layer_time import DRAWN_BESIDE, LayerTimes
 from placer.reports.ledger import Ledger
 from placer.reports.report import Report
-from placer.units import percent
+from placer.units import gib, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +108,10 @@ def _ledger(ledger: Ledger, axes: "Axes") -> None:
     sizes = [size / 2**30 for _, size in ledger.lines]
     bars = axes.barh(names, sizes, color=line_colours(ledger))
     axes.bar_label(
-        bars, [f"{size:.2f} GiB, {percent(size / sum(sizes))}" for size in sizes], fontsize=SMALL, padding=2
+        bars,
+        [f"{gib(size)}, {percent(ledger.share(size))}" for _, size in ledger.lines],
+        fontsize=SMALL,
+        padding=2,
     )
     axes.margins(x=0.25)
     axes.invert_yaxis()
@@ -156,6 +159,7 @@ def _layers(times: LayerTimes, axes: "Axes") -> None:
     axes.set_xticks(shown, [str(times.layers[each]) for each in shown])
     axes.set_xlabel("layer")
     axes.set_ylabel("ms of a decode step")
+    axes.set_title("time of a decode step by layer and part", fontsize=8, loc="left")
     axes.legend(fontsize=SMALL, ncols=3)
 
 

@@ -8,7 +8,7 @@ from placer.reports.absent import Absent
 from placer.units import counted, duration, percent
 
 NO_TRACE = Absent(
-    "no trace was given", "add --trace T --model DIR --profile P: the plan is then scored on it"
+    "no trace was given", "the plan is scored on the trace of --trace T, with --model DIR and --profile P"
 )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.moe_layers import moe_layers
-from placer.profiler.trace.npz_archive import read_arrays
+from placer.profiler.trace.npz_archive import array_names, read_arrays
 from placer.profiler.trace.token_array import token_array_trace
 from placer.profiler.trace.trace import PADDING, CountTrace, TokenTrace, TraceHeader
 
@@ -59,7 +59,7 @@ def import_npz(path: Path, model: KnownModel, *, group_domains: bool = True) -> 
                 name=key,
             )
     raise BadInputError(
-        f"{path}: holds neither 'topk' nor 'counts' (found {', '.join(sorted(arrays)) or 'nothing known'})",
+        f"{path}: holds neither 'topk' nor 'counts' (found {', '.join(array_names(path)) or 'nothing'})",
         f"save with numpy.savez: {KEYS}",
     )
 

@@ -43,6 +43,13 @@ def read_arrays(path: Path, names: Iterable[str], texts: Iterable[str] = ()) -> 
         ) from None
 
 
+def array_names(path: Path) -> tuple[str, ...]:
+    """The names of the arrays in an npz file that `read_arrays` could open, in order; the first ten."""
+    with zipfile.ZipFile(path) as archive:
+        names = sorted(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
+    return (*names[:10], *(("…",) if len(names) > 10 else ()))
+
+
 def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kind: str, path: Path) -> NDArray[Any]:
     name = entry.filename[:-4]
     with archive.open(entry) as stream:
