@@ -12,6 +12,7 @@ from shared_data import SHARED_DATA, needs_shared_data
 
 from placer.errors import BadInputError
 from placer.profiler.trace.importing import check_trace_matches, import_trace
+from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.npz import import_npz
 from placer.profiler.trace.trace import PADDING, CountTrace, Phase, TokenTrace
@@ -253,3 +254,9 @@ def test_counts_that_miss_most_selections_are_noted(tmp_path: Path) -> None:
     assert any("640 of the 2,000 selections that 1,000 tokens make" in note for note in trace.header.notes)
     whole = import_npz(saved(tmp_path / "w", counts=np.full((2, 4), 5), tokens=10, top_k=2), KnownModel())
     assert not any("selections that" in note for note in whole.header.notes)
+
+
+def test_a_repeated_expert_is_a_fault_of_what_wrote_the_ids(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="expert 3 is chosen twice") as caught:
+        check_trace(import_npz(saved(tmp_path / "t", topk=np.full((1, 1, 2), 3)), KnownModel()), "ids.npz")
+    assert caught.value.hint.startswith("correct what wrote the ids, or record again")

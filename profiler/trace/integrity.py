@@ -32,10 +32,11 @@ def check_trace(trace: Trace, where: str) -> None:
         _check_counts(trace, where)
 
 
-def _broken(where: str, what: str) -> BadInputError:
-    return BadInputError(
-        f"{where}: {what}", "import it again from the dump it came from, or record a new one"
-    )
+_AGAIN = "import it again from the dump it came from, or record a new one"
+
+
+def _broken(where: str, what: str, cure: str = _AGAIN) -> BadInputError:
+    return BadInputError(f"{where}: {what}", cure)
 
 
 def _check_header(header: TraceHeader, where: str) -> None:
@@ -106,6 +107,8 @@ def _check_ids(ids: NDArray[np.uint16], header: TraceHeader, where: str) -> None
                         where,
                         f"token {start + token}, layer {header.layers[row]}: expert {part[token, row, one]} "
                         "is chosen twice",
+                        "correct what wrote the ids, or record again: a token chooses different experts of a layer, -1 is an "
+                        "unused slot",
                     )
         chosen |= used.any(axis=(0, 2))
     _check_every_layer(chosen, header, where)
