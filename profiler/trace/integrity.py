@@ -107,8 +107,8 @@ def _check_ids(ids: NDArray[np.uint16], header: TraceHeader, where: str) -> None
                         where,
                         f"token {start + token}, layer {header.layers[row]}: expert {part[token, row, one]} "
                         "is chosen twice",
-                        "correct what wrote the ids, or record again: a token chooses different experts of a layer, -1 is an "
-                        "unused slot",
+                        "correct what wrote the ids, or record again: a token chooses different experts of a "
+                        "layer, and -1 is an unused slot",
                     )
         chosen |= used.any(axis=(0, 2))
     _check_every_layer(chosen, header, where)
