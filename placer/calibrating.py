@@ -125,7 +125,7 @@ def calibrate(
     if trace is not None:
         check_trace_of(trace, model)
     runs = [run for file in benchmarks for run in file.runs]
-    forced = _mismatches(runs, placement, model, force=request.force)
+    forced = _mismatches(benchmarks, placement, model, force=request.force)
     part = uniform_trace(model, request.seed) if trace is None else _reporting(trace, request.seed)
     replays = Replays(part, request.seed + 2 * EVALUATION_SEED, "decode")
 
@@ -193,23 +193,28 @@ def _mean_error(ratios: Sequence[float]) -> float:
 
 
 def _mismatches(
-    runs: Sequence[ServingBenchmark], placement: PlacementDocument, model: ModelSpec, *, force: bool
+    files: Sequence[BenchmarkFile], placement: PlacementDocument, model: ModelSpec, *, force: bool
 ) -> tuple[str, ...]:
+    runs = [(file.path, run) for file in files for run in file.runs]
     found = [
-        mismatch for run in runs for mismatch in served_mismatches(run.model, run.server, placement, model)
+        (path, *mismatch)
+        for path, run in runs
+        for mismatch in served_mismatches(run.model, run.server, placement, model)
     ]
     found += [
         (
+            path,
             f"{run.failed} of {counted(run.failed + run.requests, 'request')} of a benchmark failed: the others "
             "ran on a server that was not full",
             "see why in the server's log and run it again, or add --force",
         )
-        for run in runs
+        for path, run in runs
         if run.failed >= run.requests
     ]
     if found and not force:
-        raise BadInputError(*found[0])
-    return tuple(dict.fromkeys(what for what, _ in found))
+        path, what, cure = found[0]
+        raise BadInputError(f"benchmark {path}: {what}", cure)
+    return tuple(dict.fromkeys(what for _, what, _ in found))
 
 
 def _reporting(trace: Trace, seed: int) -> Trace:
