@@ -15,6 +15,7 @@ from placer.document import read_document
 from placer.dynamic_section import DynamicSection
 from placer.errors import BadInputError
 from placer.file_kind import WRITTEN_BY
+from placer.gpu_only_section import GpuOnlySection
 from placer.output import write_text
 from placer.placement_sections import (
     CpuMethod,
@@ -83,9 +84,15 @@ class PlacementDocument(Section):
     hot_per_layer: HotPerLayerSection | None = None
     dynamic: DynamicSection | None = None
     what_if: tuple[WhatIfSection, ...] | None = None
+    gpu_only: GpuOnlySection | None = None
     runtime: RuntimeSection | None = None
     notes: tuple[str, ...] = ()
     null_reasons: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def every_expert_hot(self) -> bool:
+        """Whether the GPUs hold all experts of all layers."""
+        return self.hot_total == len(self.model.layers) * self.model.experts
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

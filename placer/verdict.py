@@ -8,16 +8,16 @@ _WORTH = 0.01
 
 def placement_verdict(solved: Solved) -> str:
     """One sentence on what the placement gains over the runtime's default on held-out requests."""
+    if solved.hot.all():
+        return (
+            "every expert fits on the GPU: placement has nothing to decide, and the server needs no CPU experts "
+            "(start vLLM, or SGLang without its --kt flags)"
+        )
     if solved.coverage is None:
         return "unknown: no trace was given, so which experts are hot could not be judged"
     times = solved.baselines["uniform"].decode_step_ms / solved.prediction.decode_step_ms
     what = "held-out selections" if solved.held_out else "the same run's selections (nothing was held out)"
     served = f"hot experts serve {solved.coverage:.1%} of {what}, {solved.uniform_null:.1%} by chance"
-    if solved.hot.all():
-        return (
-            "every expert fits on the GPU: placement has nothing to decide, and the runtime needs no CPU experts "
-            "(start it without its --kt flags)"
-        )
     if times < 1.0 + _WORTH:
         return (
             f"static placement will not help here: {served}, and the decode step is within {_WORTH:.0%} of the "

@@ -34,7 +34,7 @@ def test_counts_of_one_run_promise_nothing_for_other_traffic(solved: Solved) -> 
 
 def test_where_everything_is_hot_the_cpu_has_nothing_to_do(solved: Solved) -> None:
     said = placement_verdict(replace(solved, hot=np.ones_like(solved.hot)))
-    assert "start it without its --kt flags" in said
+    assert "SGLang without its --kt flags" in said
 
 
 def test_a_gain_that_is_within_sampling_error_is_not_promised(solved: Solved) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 from placer.answer.baseline import baseline_remark, baseline_table
 from placer.answer.console import command, sparkline
 from placer.answer.frontier import frontier_table
+from placer.answer.gpu_only import gpu_only_lines, gpu_only_words
 from placer.answer.layer import layer_table
 from placer.answer.ledger import ledger_parts
 from placer.answer.part import InFull, Usually, VerdictLine, note_lines
@@ -39,6 +40,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     parts: list[RenderableType] = [
         VerdictLine(verdict_sentence(document)),
         Text(f"  {judged_sentence(document)}"),
+        *gpu_only_lines(document),
         *serving_lines(document),
         *objective_lines(document),
         Text(""),
@@ -48,14 +50,17 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         InFull(Text(""), layer_table(document)),
         Text(""),
     ]
-    if document.baselines:
-        parts += [baseline_table(document), baseline_remark(document)]
-    parts += sampling_lines(document)
+    # Where every expert is hot, all placements are the same.
+    if not document.every_expert_hot:
+        if document.baselines:
+            parts += [baseline_table(document), baseline_remark(document)]
+        parts += sampling_lines(document)
     if document.frontier:
         parts += [frontier_table(document.frontier), Text("")]
     parts += what_if_parts(document)
     parts.append(_solver_line(document))
-    parts += [Text(line) for line in (_open_gap(document), worth_sentence(document)) if line]
+    worth = None if document.every_expert_hot else worth_sentence(document)
+    parts += [Text(line) for line in (_open_gap(document), worth) if line]
     if document.dynamic is not None and document.dynamic.matters:
         parts.append(Text("the moving hot sets above are compared on these assumptions:", style="dim"))
         parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
@@ -130,6 +135,9 @@ def verdict_sentence(document: PlacementDocument) -> str:
         f"{rate_text(document)}, decode step {duration(1e3 * predicted.decode_step_ms)}"
     )
     uniform = document.baselines.get("uniform")
+    if document.every_expert_hot:
+        without = gpu_only_words(document)
+        return sentence + (" (predicted)" if without is None else f" (predicted; {without})")
     if uniform is None or not uniform.output_tokens_per_s:
         return sentence + " (predicted)"
     if predicted.open_loop is not None:

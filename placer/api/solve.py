@@ -16,6 +16,7 @@ from placer.api.time_limit import solver_seconds
 from placer.api.traffic import workload
 from placer.hbm import given_loss_bytes
 from placer.model.spec import ModelSpec, read_model
+from placer.modes.without_cpu import with_gpu_only
 from placer.objective import Objective
 from placer.output import checked_output
 from placer.placement import PlacementDocument, write_placement
@@ -161,9 +162,10 @@ def solve(
         loss_bytes=given_loss_bytes(device_bytes=usable, gpu_free_bytes=free),
         device_bytes=usable,
     )
+    routed = None if trace is None else routing(trace)
     document = plan(
         spec,
-        None if trace is None else routing(trace),
+        routed,
         measured,
         request,
         host_memory_bytes=memory,
@@ -171,6 +173,7 @@ def solve(
         what_if=what_if,
         progress=progress,
     )
+    document = with_gpu_only(document, spec, routed, measured, request)
     progress("writing the placement", 1.0)
     if output is not None:
         write_placement(document, Path(output))

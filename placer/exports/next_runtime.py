@@ -34,6 +34,9 @@ class NextRuntime:
 
 def next_runtime(placement: PlacementDocument) -> NextRuntime:
     """The first runtime whose export does not refuse ``placement``, by the checks of the exports themselves."""
+    # Nothing is left for a CPU: the runtime that has none comes first.
+    if placement.every_expert_hot and _refusal(_check_vllm, placement) is None:
+        return NextRuntime("vllm", None)
     refused = _refusal(_check_sglang_kt, placement)
     if refused is None:
         return NextRuntime("sglang-kt", None)

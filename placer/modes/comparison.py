@@ -16,13 +16,10 @@ from placer.modes.rows import ModeRows
 from placer.modes.rule_of_thumb import RuleOfThumb, rule_of_thumb
 from placer.modes.search import target_excess
 from placer.modes.served_experts import served_model
+from placer.modes.steps import judged_trace
 from placer.parallelism import Parallelism
-from placer.profiler.trace.importing import check_trace_of
-from placer.profiler.trace.split import split_requests
 from placer.profiler.trace.trace import Trace
-from placer.replays import SPLIT_SHARES
 from placer.units import counted
-from placer.untraced import uniform_trace
 
 Progress = Callable[[str, float], None]
 
@@ -161,11 +158,7 @@ def compare(
             f"a request of {longest:,} tokens exceeds the model's context of {model.max_context_tokens:,}",
             "lower --prompt-tokens or --output-tokens",
         )
-    if trace is None:
-        judged: Trace = uniform_trace(model, request.seed)
-    else:
-        check_trace_of(trace, model)
-        judged = split_requests(trace, SPLIT_SHARES, seed=request.seed)[-1]
+    judged = judged_trace(model, trace, request.seed)
     made = ModeRows(model, hardware, trace, judged, request)
     rows, ways = [], list(_ways(model, request))
     for number, way in enumerate(ways):
