@@ -11,7 +11,7 @@ _SHORT_LIST = 12
 
 
 def unknown_name(what: str, name: str, known: Sequence[str]) -> BadInputError:
-    """The error for ``name``, which is none of ``known``: those that are alike first, then all of them."""
+    """The error for ``name``, which is none of ``known``: those that are alike, and all where they are few."""
     return BadInputError(f"unknown {what} {name!r:.60}", _advice(name, known))
 
 

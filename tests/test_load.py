@@ -149,7 +149,7 @@ def test_nothing_but_the_standard_library_is_imported() -> None:
     for isolated in (True, False):
         third_party, ours = run(code, ROOT, isolated=isolated).splitlines()
         assert third_party.split() == ["placer"]
-        assert ours.split() == ["placer", "placer.runtime", "placer.runtime.load"]
+        assert ours.split() == ["placer", "placer.errors", "placer.runtime", "placer.runtime.load"]
 
 
 def test_the_file_works_when_a_runtime_carries_it_along(tmp_path: Path) -> None:

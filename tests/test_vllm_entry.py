@@ -26,6 +26,7 @@ def test_without_a_placement_nothing_is_imported() -> None:
     assert ran.stdout.split() == [
         "__main__",
         "placer",
+        "placer.errors",
         "placer.runtime",
         "placer.runtime.load",
         "placer.runtime.vllm",
