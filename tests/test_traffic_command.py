@@ -111,6 +111,15 @@ def test_a_server_that_falls_behind_is_told_plainly(job: Path, printed: Run, tmp
     assert predicted["output_tokens_per_s"] == pytest.approx(32 * capacity, rel=0.05)
 
 
+def test_a_server_that_falls_behind_is_told_even_when_little_is_printed(
+    job: Path, printed: Run, tmp_path: Path
+) -> None:
+    _, err = solved(job, printed, tmp_path, "--rate", 1e5, "-q")
+    assert "the server falls behind: 100,000 requests/s arrive" in " ".join(err.split())
+    _, err = solved(job, printed, tmp_path, "--rate", 1, "-q")
+    assert "requests/s arrive" not in err
+
+
 def test_a_file_of_arrivals_and_lengths(job: Path, printed: Run, tmp_path: Path) -> None:
     path = tmp_path / "arrivals.csv"
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,20,10\n0.5,40,20\n9,60,30\n")

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine, note_lines
 from placer.drift import Advice, Drift
-from placer.units import duration, percent
+from placer.units import counted, duration, percent
 
 _WHAT = {
     Advice.KEEP: "keep the plan",
@@ -34,7 +34,7 @@ def drift_answer(found: Drift) -> RenderableType:
     settings = found.settings
     lines = [
         f"{found.moved_experts:,} of {found.hot_total:,} hot experts would change; settings stay: "
-        f"{settings.max_running_requests} running requests, chunk {settings.chunk_tokens}, "
+        f"{counted(settings.max_running_requests, 'running request')}, chunk {settings.chunk_tokens}, "
         f"{settings.kv_tokens:,} KV tokens",
     ]
     if found.no_interval is not None:

@@ -34,7 +34,7 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
         )
     table.add_row("uniform null", "", "", "", percent(evaluation.coverage["uniform_null"]))
     steps = Text(
-        f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
+        f"{evaluation.steps:,} decode steps of {counted(evaluation.running_requests, 'running request')} "
         f"({counted(evaluation.concurrency, 'client')})",
         style="dim",
     )

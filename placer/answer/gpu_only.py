@@ -5,7 +5,7 @@ from rich.text import Text
 from placer.gpu_only_section import GpuOnlySection
 from placer.placement import PlacementDocument
 from placer.predicted_sections import BandSection
-from placer.units import duration, figure
+from placer.units import counted, duration, figure
 
 
 def gpu_only_lines(document: PlacementDocument) -> list[Text]:
@@ -23,8 +23,9 @@ def gpu_only_lines(document: PlacementDocument) -> list[Text]:
     return [
         Text(
             f"  started without CPU experts: {_rate(found)}, TPOT {_p95(found.tpot_ms_p95)}, TTFT "
-            f"{_p95(found.ttft_ms_p95)}, with {found.max_running_requests:,} running requests and {found.kv_tokens:,} "
-            f"KV tokens ({found.kv_dtype}) (simulated)"
+            f"{_p95(found.ttft_ms_p95)}, with "
+            f"{counted(found.max_running_requests, 'running request')} and {found.kv_tokens:,} KV tokens "
+            f"({found.kv_dtype}) (simulated)"
         ),
         Text(
             "  all other figures here are of sglang-kt with its CPU side, which it waits and copies for even where "

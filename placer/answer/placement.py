@@ -21,7 +21,7 @@ from placer.answer.worth import worth_sentence
 from placer.exports.next_runtime import next_runtime
 from placer.placement import PlacementDocument
 from placer.placement_sections import KvSection
-from placer.units import duration, figure, gap_percent, gib
+from placer.units import counted, duration, figure, gap_percent, gib
 
 _SPARKLINE_WIDTH = 62
 _ENDED_OPEN = {
@@ -131,7 +131,7 @@ def verdict_sentence(document: PlacementDocument) -> str:
     total = len(document.model.layers) * document.model.experts
     sentence = (
         f"{document.model.name}: {document.hot_total:,} of {total:,} experts hot, {kv.tokens:,} KV tokens "
-        f"({kv.dtype}), {kv.max_running_requests:,} running requests: "
+        f"({kv.dtype}), {counted(kv.max_running_requests, 'running request')}: "
         f"{rate_text(document)}, decode step {duration(1e3 * predicted.decode_step_ms)}"
     )
     uniform = document.baselines.get("uniform")

@@ -3,6 +3,7 @@
 from rich.console import RenderableType
 from rich.text import Text
 
+from placer.answer.part import VerdictLine
 from placer.open_loop import falls_behind, open_loop_sentence
 from placer.placement import PlacementDocument
 from placer.predicted_sections import BandSection, Spread, TimeSplitSection
@@ -16,7 +17,8 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
     predicted = document.predicted
     lines: list[RenderableType] = []
     if (open_loop := open_loop_sentence(document)) is not None:
-        lines.append(Text(f"  {open_loop}", style="bold red" if falls_behind(document) else ""))
+        behind = falls_behind(document)
+        lines.append(VerdictLine(f"  {open_loop}") if behind else Text(f"  {open_loop}"))
     lines.append(Text(f"  {_latencies(document)}"))
     if predicted.band is not None:
         lines.append(Text("  ranges are from the cost model's own error (simulated)"))
