@@ -108,7 +108,7 @@ def installed(
         f"{name}=={version}" for name, version in resolved.items() if name not in left_out | {"moe-placer"}
     ]
     environment.run("python", *pip, "--no-deps", *others, wheel)
-    environment.run("python", *pip, "--constraint", LOCK, "pytest", "hypothesis")
+    environment.run("python", *pip, "--constraint", LOCK, "pytest", "hypothesis", "jsonschema")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     return Installed(environment.binaries, environment.sources, not cuda)
