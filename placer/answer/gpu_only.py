@@ -13,7 +13,7 @@ def gpu_only_lines(document: PlacementDocument) -> list[Text]:
     found = document.gpu_only
     if found is None:
         return []
-    if not found.fits:
+    if not found.fits or found.max_running_requests is None:
         return [
             Text(
                 f"  without CPU experts: not known here: {found.problem} ('placer compare' with --gpu NAME shows every "
