@@ -195,12 +195,12 @@ def _read_values(level: Any, context: Any) -> None:
 
 
 def documents(repository: Path) -> list[Path]:
-    """Every Markdown file of the repository."""
+    """Every Markdown file of the repository, without what its commands write there."""
     return sorted(
         path
         for path in repository.rglob("*.md")
         if not any(
-            part.startswith(".") or part in ("build", "node_modules")
+            part.startswith(".") or part in ("build", "demo-output", "node_modules", "tutorial")
             for part in path.relative_to(repository).parts
         )
     )
