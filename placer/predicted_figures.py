@@ -15,6 +15,7 @@ from placer.profiler.trace.trace import TokenTrace, Trace
 from placer.profiler.uncertainty import Uncertainty
 from placer.runtime_behaviour import RuntimeBehaviour
 from placer.solve_request import SolveRequest
+from placer.units import counted
 from placer.workload import Workload
 
 NOT_REPLAYED = "prefill was not replayed"
@@ -154,7 +155,7 @@ def _traffic(workload: Workload) -> str:
         said = f"Poisson arrivals, {workload.rate_per_s:g} requests per second"
     else:
         clients = workload.concurrency
-        said = f"closed loop of {clients:,} client{'s' if clients > 1 else ''}"
+        said = f"closed loop of {counted(clients, 'client')}"
     if workload.request_lengths is not None:
         said += ", lengths as given"
     elif workload.length_variation:

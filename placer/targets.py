@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placer.errors import InfeasibleError
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
-from placer.units import duration, rounded_up
+from placer.units import counted, duration, rounded_up
 from placer.workload import Workload
 
 
@@ -111,10 +111,7 @@ def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
 def settings_text(settings: ServerSettings) -> str:
     """Settings in words."""
     running = settings.max_running_requests
-    return (
-        f"{running:,} running request{'' if running == 1 else 's'}, chunk {settings.chunk_tokens:,}, "
-        f"{settings.kv_dtype} KV"
-    )
+    return f"{counted(running, 'running request')}, chunk {settings.chunk_tokens:,}, {settings.kv_dtype} KV"
 
 
 def excess(workload: Workload, figures: Prediction) -> float:

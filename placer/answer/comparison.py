@@ -43,7 +43,7 @@ def _asked(document: dict[str, Any]) -> str:
     elif workload["rate_per_s"] is not None:
         who = f"{workload['rate_per_s']:g} requests per second"
     else:
-        who = f"{workload['concurrency']:,} client{'' if workload['concurrency'] == 1 else 's'}"
+        who = counted(workload["concurrency"], "client")
     if workload["arrivals"] is not None or workload["rate_per_s"] is not None:
         who += f", at most {workload['concurrency']:,} running at once (--concurrency)"
     return (

@@ -1,11 +1,15 @@
 """Values that are one of a few names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import TypeVar
 
+from placer.host import CPU_FORMATS
 from placer.known_name import unknown_value
+from placer.model.kv import KV_DTYPES
 
 Chosen = TypeVar("Chosen")
+Member = TypeVar("Member", bound=Enum)
 
 
 def choice(text: str, choices: Mapping[str, Chosen], flag: str) -> Chosen:
@@ -21,14 +25,41 @@ def choice(text: str, choices: Mapping[str, Chosen], flag: str) -> Chosen:
     return choices[text]
 
 
+def one_of(text: str, known: Iterable[str], flag: str) -> str:
+    """``text`` where it is one of ``known``.
+
+    Raises
+    ------
+    BadInputError
+        When it is not.
+    """
+    return choice(text, {name: name for name in known}, flag)
+
+
+def member(text: str, kind: type[Member], flag: str) -> Member:
+    """The member of ``kind`` whose value is ``text``.
+
+    Raises
+    ------
+    BadInputError
+        When there is none.
+    """
+    return choice(text, {each.value: each for each in kind}, flag)
+
+
+def cpu_method(text: str) -> str:
+    """How kt-kernel or torch holds cold experts: "RAWINT4", "AMXINT8" and so on."""
+    return one_of(text, CPU_FORMATS, "--cpu-method")
+
+
 def kv_dtype(text: str) -> str:
     """How keys and values are held: "bf16" or "fp8"."""
-    return choice(text, {name: name for name in ("bf16", "fp8")}, "--kv-dtype")
+    return one_of(text, KV_DTYPES, "--kv-dtype")
 
 
 def prefill_side(text: str) -> str:
     """Whether decode tokens stand in for missing prompts: "decode" or "none"."""
-    return choice(text, {name: name for name in ("decode", "none")}, "--prefill-from")
+    return one_of(text, ("decode", "none"), "--prefill-from")
 
 
 def names(given: str | Sequence[str]) -> tuple[str, ...]:

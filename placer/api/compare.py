@@ -6,8 +6,9 @@ from typing import Any
 
 from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
-from placer.api.choice import choice
+from placer.api.choice import cpu_method as known_cpu_method
 from placer.api.choice import kv_dtype as known_kv_dtype
+from placer.api.choice import member
 from placer.api.cpu import named_cpu
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened
@@ -18,7 +19,6 @@ from placer.api.traffic import workload
 from placer.api.unused import refuse_unused
 from placer.cpu_datasheet import CpuDatasheet
 from placer.errors import BadInputError
-from placer.host import CPU_FORMATS
 from placer.kv_pool import holds_kv_dtype
 from placer.model.kv import KV_DTYPES
 from placer.model.spec import ModelSpec, read_model
@@ -122,7 +122,7 @@ def compare(
         kv_dtype=known_kv_dtype(kv_dtype or KV_DTYPES[0]),
         host_memory_bytes=None if host_memory is None else size_bytes(host_memory, "--host-memory"),
         seed=seed,
-        scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
+        scheduler=member(scheduler, Scheduler, "--scheduler"),
         behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
     )
     spec = opened(model, read_model)
@@ -162,8 +162,7 @@ def _hardware(
                 "--cpu NAME takes datasheets: it goes with --gpu NAME",
                 "add --gpu NAME (placer hardware --list)",
             )
-        known = {name: name for name in CPU_FORMATS}
-        method = None if cpu_method is None else choice(cpu_method, known, "--cpu-method")
+        method = None if cpu_method is None else known_cpu_method(cpu_method)
         return datasheet_hardware(model, cpu, gpu, method)
     if profile is None:
         raise BadInputError(

@@ -5,7 +5,7 @@ from typing import Any
 
 from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
-from placer.api.choice import choice
+from placer.api.choice import cpu_method as known_cpu_method
 from placer.api.choice import kv_dtype as known_kv_dtype
 from placer.api.number import at_least
 from placer.api.opened import Source, opened
@@ -14,7 +14,6 @@ from placer.datasheet import gpu_datasheet
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
 from placer.hbm import given_loss_bytes
-from placer.host import CPU_FORMATS
 from placer.memory_plan import memory_plan_document
 from placer.model.inspect import inspect_document
 from placer.model.spec import ModelSpec, read_model
@@ -82,7 +81,7 @@ def inspect(
     if hbm_budget is not None:
         check_hbm_budget(hbm_budget)
     known_kv_dtype(kv_dtype)
-    method = choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method")
+    method = known_cpu_method(cpu_method)
     free = None if gpu_free is None else size_bytes(gpu_free, "--gpu-free")
     memory = None if host_memory is None else size_bytes(host_memory, "--host-memory")
     whole = None if gpu is None else gpu_datasheet(gpu).usable_bytes

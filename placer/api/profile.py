@@ -1,7 +1,7 @@
 """`placer.profile`: this machine's kernels at the model's shapes, timed; or datasheets."""
 
 from placer.api.checked import checked
-from placer.api.choice import choice
+from placer.api.choice import cpu_method as known_cpu_method
 from placer.api.cpu import named_cpu
 from placer.api.number import at_least, check_seed
 from placer.api.opened import Source, opened, path_or_none, paths_of
@@ -9,7 +9,6 @@ from placer.api.progress import Progress, silent
 from placer.api.routing import Routing, routing
 from placer.api.unused import refuse_unused
 from placer.errors import BadInputError
-from placer.host import CPU_FORMATS
 from placer.kernels.backends import AUTO
 from placer.model.spec import ModelSpec, read_model
 from placer.output import checked_output
@@ -61,7 +60,7 @@ def profile(
     if quick and max_seconds is not None:
         raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
     if cpu_method is not None:
-        cpu_method = choice(cpu_method, {name: name for name in CPU_FORMATS}, "--cpu-method")
+        cpu_method = known_cpu_method(cpu_method)
     sheet = named_cpu(
         cpu,
         cores=cores,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
-from placer.api.choice import choice, prefill_side
+from placer.api.choice import choice, member, one_of, prefill_side
 from placer.api.number import at_least, check_seed
 from placer.api.opened import Source, opened, path_or_none, paths_of
 from placer.api.progress import Progress, silent
@@ -128,7 +128,7 @@ def solve(
         max_running=max_running,
         min_kv_tokens=min_kv_tokens,
         kv_dtypes=choice(kv_dtype, KV_DTYPES, "--kv-dtype"),
-        solver=choice(solver, {name: name for name in ("auto", "highs", "cbc")}, "--solver"),
+        solver=one_of(solver, ("auto", "highs", "cbc"), "--solver"),
         gap=gap,
         time_limit_s=solver_seconds(time_limit, prove),
         prove=prove,
@@ -145,11 +145,9 @@ def solve(
         frontier=frontier,
         lp_path=path_or_none(write_lp),
         mix=mix or {},
-        robust=None
-        if robust is None
-        else choice(robust, {each.value: each for each in Criterion}, "--robust"),
-        objective=choice(objective, {each.value: each for each in Objective}, "--objective"),
-        scheduler=choice(scheduler, {each.value: each for each in Scheduler}, "--scheduler"),
+        robust=None if robust is None else member(robust, Criterion, "--robust"),
+        objective=member(objective, Objective, "--objective"),
+        scheduler=member(scheduler, Scheduler, "--scheduler"),
         behaviour=RuntimeBehaviour(deferred_experts, skip_idle_cold),
     )
     spec = opened(model, read_model)

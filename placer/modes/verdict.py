@@ -8,6 +8,7 @@ from placer.modes.comparison import TIE, Comparison
 from placer.modes.mode import ModeFigures, ModeRow
 from placer.modes.search import target_excess
 from placer.units import counted, duration, figure
+from placer.workload import Workload
 
 _NAMED = 3
 """Ties that are named; the others are counted."""
@@ -76,12 +77,9 @@ def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
         return ()
     workload = comparison.request.workload
     found = []
-    for field, said, asked_ms in (
-        ("tpot_ms", "TPOT", workload.slo_tpot_ms),
-        ("ttft_ms", "TTFT", workload.slo_ttft_ms),
-    ):
+    for field, said, asked_ms in _asked(workload):
         nearest = min(rows, key=lambda row: _p95_ms(row, field))
-        if asked_ms is not None and _p95_ms(nearest, field) > asked_ms:
+        if _p95_ms(nearest, field) > asked_ms:
             found.append(MissedTarget(field, said, asked_ms, _p95_ms(nearest, field), nearest))
     return tuple(found)
 
@@ -89,7 +87,7 @@ def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
 def name(row: ModeRow) -> str:
     """A row in words: its mode, GPUs and spread."""
     gpus = row.way.parallel.gpus
-    return f"{_way_name(row)} on {gpus} GPU{'s' if gpus > 1 else ''} ({row.way.spread})"
+    return f"{_way_name(row)} on {counted(gpus, 'GPU')} ({row.way.spread})"
 
 
 def _way_name(row: ModeRow) -> str:
@@ -154,7 +152,7 @@ def _missed(comparison: Comparison) -> str:
             if each.row is not closest
         ]
         parts.append("; ".join([f"every row misses the {names}", *nearest]))
-    if not missed:
+    else:
         parts.append("each target is kept by some row, but no row keeps both")
     return "; ".join(parts)
 
@@ -163,12 +161,15 @@ def _misses(comparison: Comparison, row: ModeRow) -> str:
     workload = comparison.request.workload
     return " and ".join(
         _against(MissedTarget(field, said, asked_ms, _p95_ms(row, field), row))
-        for field, said, asked_ms in (
-            ("tpot_ms", "TPOT", workload.slo_tpot_ms),
-            ("ttft_ms", "TTFT", workload.slo_ttft_ms),
-        )
-        if asked_ms is not None and _p95_ms(row, field) > asked_ms
+        for field, said, asked_ms in _asked(workload)
+        if _p95_ms(row, field) > asked_ms
     )
+
+
+def _asked(workload: Workload) -> list[tuple[str, str, float]]:
+    """The targets there are: field, what it is called, and milliseconds."""
+    targets = (("tpot_ms", "TPOT", workload.slo_tpot_ms), ("ttft_ms", "TTFT", workload.slo_ttft_ms))
+    return [(field, said, asked_ms) for field, said, asked_ms in targets if asked_ms is not None]
 
 
 def _against(missed: MissedTarget) -> str:

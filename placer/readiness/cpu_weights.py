@@ -13,6 +13,7 @@ from placer.errors import BadInputError
 from placer.exports.kt_expert_limits import GGUF_BLOCK
 from placer.exports.kt_requirements import expert_width
 from placer.exports.kt_selection import unwrapped
+from placer.kernels.cpu_method_needs import INT4_GROUP
 from placer.model.dtype import elements_bytes
 from placer.model.headers import has_headers, read_headers
 from placer.model.module import StoredTensor
@@ -29,8 +30,6 @@ _RAW = re.compile(
     r"(?:language_model\.)?(?:language_model\.)?model\.(?:language_model\.)?layers\.(\d{1,6})\.mlp\.experts\."
     r"(\d{1,6})\.up_proj\.weight_packed"
 )
-GROUP = 32
-"""Values of a scale in the INT4 checkpoints that RAWINT4 is timed with."""
 _QUANTS = {"AMXINT4": "int4", "AMXINT8": "int8"}
 
 
@@ -133,12 +132,12 @@ def _judged(
     said = f"{len(model.layers)} layers of {model.experts} experts"
     if method in _QUANTS:
         said += f", cut for {counted(found.nodes, 'NUMA pool')}"
-    if found.group not in (None, GROUP):
+    if found.group not in (None, INT4_GROUP):
         return Check(
             _NAME,
             Verdict.WARN,
             f"{said}, groups of {found.group}",
-            f"{needed}, groups of {GROUP}",
+            f"{needed}, groups of {INT4_GROUP}",
             _HOW,
             "memory and times were counted for groups of 32: measure with benchmark.sh before you trust them",
             Failure.MISSING,
