@@ -1,7 +1,7 @@
 """What a line of kept samples may hold: events are checked where they are read back, for any file may be damaged."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NoReturn
 
 from pydantic import Field, TypeAdapter
@@ -31,6 +31,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Round:
+    index: int
     kept: tuple[int, ...]
     times_us: tuple[_Us, ...]
     anchor_us: Annotated[tuple[_Us, ...], Field(min_length=1)]
@@ -72,7 +73,8 @@ def kept_event(line: str, before: list[Event]) -> Event:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError("no event of a timing campaign")
     # JSON mode is strict (no "3" for 3) and still takes arrays as tuples.
-    _KINDS[kind].validate_json(line, strict=True)
+    read = _KINDS[kind].validate_json(line, strict=True)
+    _check_names({name: value for name, value in event.items() if name != "event"}, asdict(read))
     found = {each["event"] for each in before}
     if missing := _NEEDED.get(kind, set()) - found:
         raise ValueError(f"no {min(missing)} before it")
@@ -81,6 +83,18 @@ def kept_event(line: str, before: list[Event]) -> Event:
     if kind == "round":
         _check_round(event, before)
     return dict(event)
+
+
+def _check_names(given: Any, known: Any) -> None:
+    """Refuse names that no field has, at any depth: a field with a default hides that its name is misspelt."""
+    if isinstance(given, dict):
+        if unknown := set(given) - set(known):
+            raise ValueError(f"no field {min(unknown)}")
+        for name, value in given.items():
+            _check_names(value, known[name])
+    elif isinstance(given, list):
+        for value, each in zip(given, known, strict=True):
+            _check_names(value, each)
 
 
 def _check_round(event: Event, before: list[Event]) -> None:
