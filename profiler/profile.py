@@ -278,7 +278,8 @@ def read_profile(path: Path) -> Profile:
             "give a file that this version's 'placer profile' wrote",
         )
     try:
-        profile = PROFILE_TYPE.validate_json(json.dumps(document))
+        # JSON mode is strict (no "3" for 3, no "nan") and still takes arrays as tuples.
+        profile = PROFILE_TYPE.validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"] if part not in (_TIMED, _SHEET))
