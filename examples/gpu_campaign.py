@@ -19,7 +19,7 @@ from placer.kernels.all_reduce import all_reduce_problem
 from placer.kernels.backends import GPU_BACKENDS
 from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import GPU_FORMAT, ModelSpec, read_model
-from placer.output import write_text
+from placer.output import output_folder, write_text
 from placer.profiler.profile import write_profile
 from placer.profiler.profiling import FULL_SECONDS, ProfileRequest, profile_model
 from placer.profiler.timing.campaign import Progress
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen, left_out = jobs(models_in(options.model), options.tp)
         for reason in left_out:
             print(f"left out: {reason}", file=sys.stderr)
-        options.output.mkdir(parents=True, exist_ok=True)
+        output_folder(options.output)
         for model, tp in chosen:
             path = run(model, tp, options.output, max_seconds=options.max_seconds, seed=options.seed)
             print(f"wrote {path}", file=sys.stderr)

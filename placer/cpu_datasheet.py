@@ -10,7 +10,6 @@ from placer.units import counted
 
 CHANNEL_BYTES = 8
 """A DDR channel moves 64 bits per transfer."""
-MOST_SOCKETS = 8
 _LINE = re.compile(r"xeon-(?:platinum|gold|silver)-")
 """Lines that makers put between family and number, which is unique without."""
 _SOCKETS = re.compile(r"(?P<name>.+)x(?P<sockets>[1-9])")

@@ -12,11 +12,11 @@ from placer.answer.console import command_line
 from placer.answer.placement import placement_answer
 from placer.answer.profile import profile_answer
 from placer.answer.visible import visible
-from placer.errors import BadInputError, MissingComponentError
+from placer.errors import MissingComponentError
 from placer.exports.kt_expert_limits import OTHER_KERNELS
 from placer.exports.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
-from placer.output import write_text
+from placer.output import output_folder, write_text
 from placer.placement import write_placement
 from placer.planning import plan
 from placer.profiler.profile import Profile, write_profile
@@ -56,12 +56,7 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
     BadInputError
         When ``folder`` cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInputError(
-            f"cannot write {folder}: {error.strerror or error}", "choose another with -o"
-        ) from None
+    output_folder(folder)
     with as_file(files("placer.examples") / EXAMPLE) as example:
         model = read_model(example)
     progress("synthesising routing", 0.0)

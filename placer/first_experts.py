@@ -64,11 +64,6 @@ class FirstExperts:
                 total += share * self._step_us(steps, settings, workload, tp)
         return total
 
-    @property
-    def sizes_costed(self) -> int:
-        """Sizes of steps that were costed."""
-        return len(self._layers_us)
-
     def _step_us(self, steps: Steps, settings: ServerSettings, workload: Workload, tp: int) -> Floats:
         kind, tokens = steps.kind, int(steps.tokens[0])
         if (kind, tokens) not in self._layers_us:

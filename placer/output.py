@@ -89,6 +89,24 @@ def checked_output(path: Path, inputs: Iterable[Path] = (), flag: str = "-o") ->
     return target
 
 
+def output_folder(folder: Path, flag: str = "-o") -> Path:
+    """``folder``, made with those above it where it is missing; ``flag`` is the option that named it.
+
+    Raises
+    ------
+    BadInputError
+        When it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"cannot make the folder {folder}: {error.strerror or error}",
+            f"choose another folder with {flag}",
+        ) from None
+    return folder
+
+
 def write_text(path: Path, text: str, flag: str = "-o") -> None:
     """Write ``text`` as UTF-8 to ``path``, whole or not at all (see `write_whole`)."""
     write_whole(path, lambda temporary: _write_utf8(temporary, text), flag)

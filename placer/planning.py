@@ -41,7 +41,6 @@ SPECULATIVE_NOTE = (
 HOST_MEMORY_NOTE = "the server's host memory is not known, so it was not checked (give --host-memory SIZE)"
 DOUBTFUL_MAPE = 0.10
 """Held-out error of the cold side above which a plan says that its times are doubtful."""
-MOE_ORIGIN = "cost model of the profile on replayed steps of requests that were not solved on"
 
 
 def plan(

@@ -59,8 +59,6 @@ PROOF_NODES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
 """Branch-and-bound nodes of a layer in each turn of a proof that goes on to the time limit."""
 PROOF_ANNEALING = AnnealingLength(candidates=256, chains=4, turns=16_000)
 """Its first annealing run; each one after that is twice as long."""
-PROOF_SHARE = 0.02
-"""It gives up branching once the first layers of a turn close less than this share of their gaps."""
 COUNTED_ENTRIES = 400_000
 """Steps x layers x experts up to which counting takes well under a second and is tried in any case."""
 TINY_ENTRIES = 4_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placer.errors import BadInputError
-from placer.output import checked_output, write_text, write_whole
+from placer.output import checked_output, output_folder, write_text, write_whole
 
 
 def test_a_file_appears_with_its_text(tmp_path: Path) -> None:
@@ -178,3 +178,12 @@ def test_of_two_writers_one_wins_whole(tmp_path: Path) -> None:
     assert [writer.returncode for writer in writers] == [0, 0]
     assert seen <= {"a" * 50_000, "b" * 50_000}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_its_option(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert output_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert (tmp_path / "a" / "b").is_dir()
+    with pytest.raises(BadInputError, match=r"cannot make the folder .*/file/c: Not a directory") as error:
+        output_folder(tmp_path / "file" / "c", "--png")
+    assert error.value.hint == "choose another folder with --png"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placer.errors import BadInputError, MissingComponentError
-from placer.output import write_whole
+from placer.errors import MissingComponentError
+from placer.output import output_folder, write_whole
 from placer.reports.absent import Absent
 from placer.reports.colour import COLD, HOT, USE_COLOURS, line_colours, part_colour, placement_colour
 from placer.reports.cost_scatter import USES, CostScatter
@@ -46,12 +46,7 @@ def write_pictures(report: Report, folder: Path) -> tuple[Path, ...]:
         raise MissingComponentError(
             "--png draws with matplotlib, which is not installed", "pip install 'moe-placer[report]'"
         ) from None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInputError(
-            f"cannot write {folder}: {error.strerror or error}", "choose another folder with --png"
-        ) from None
+    output_folder(folder, "--png")
     written = []
     # Names out of files are shown as they are, never read as formulas.
     with mpl.rc_context({"font.size": 8, "text.parse_math": False}):

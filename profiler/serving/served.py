@@ -103,10 +103,6 @@ class Served:
         """From arrival to a place on the server, over the ``counted`` requests."""
         return spread(((self.admitted_us - self.arrival_us) / 1e3)[counted])
 
-    def latency_ms(self) -> Spread:
-        """From arrival to the last token."""
-        return spread((self.finish_us - self.arrival_us) / 1e3)
-
     def kept(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> NDArray[np.bool_]:
         """Which requests kept both targets (None: no target): bool [N]."""
         kept = np.ones(self.finish_us.size, dtype=bool)
@@ -116,7 +112,3 @@ class Served:
             after = (self.finish_us - self.first_token_us) / 1e3
             kept &= after <= tpot_ms * np.maximum(self.output_tokens - 1, 0)
         return kept
-
-    def goodput_per_s(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> float:
-        """Requests per second that kept both targets (None: no target)."""
-        return float(self.kept(ttft_ms=ttft_ms, tpot_ms=tpot_ms).sum()) / self.duration_us * 1e6

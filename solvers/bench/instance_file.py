@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.input import checked_input
-from placer.output import write_whole
+from placer.output import output_folder, write_whole
 from placer.solvers.bench.instance import Instance, InstanceLevel
 from placer.solvers.problem import FixedCharge
 
@@ -93,12 +93,7 @@ def write_instances(instances: Sequence[Instance], folder: Path) -> list[Path]:
     BadInputError
         When the folder cannot be made or written to.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInputError(
-            f"cannot make {folder}: {error.strerror or error}", "choose another folder"
-        ) from None
+    output_folder(folder, "--write")
     paths = [folder / f"{instance.name}.npz" for instance in instances]
     for instance, path in zip(instances, paths, strict=True):
         write_instance(instance, path)
