@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placer.profiler.serving.served import EVERY, Served, Spread
+from placer.profiler.serving.served import Served, ServedRequests, Spread, joined
 from placer.profiler.serving.server import Server
 from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.step_time import StepTimes
@@ -28,6 +28,9 @@ requests to settle, over a thousand beyond this share: what waits there depends 
 _LEAST_COUNTED = 128
 _LEAST_VARIED = 512
 _LEAST_ARRIVALS = 1024
+_PHASES = 128
+"""Places in the course of a request at which clients of equal requests are seen, at least; `_MOST_RUNS` of such."""
+_MOST_RUNS = 8
 _BLOCK = 64
 """Varying lengths that are dealt out alike to every part of a run, at least."""
 
@@ -73,7 +76,9 @@ def serving_figures(times: StepTimes, server: Server, workload: Workload, seed: 
     All figures are of one part of the run, in which the server is in its stride: latencies of the requests that arrive
     in it, rates and KV of the time that they arrive in. In a closed loop the first requests that run are cut to random
     lengths, so that clients are out of step from the start; each client's first two requests are for filling the
-    server and the queue, and its last one (two, where lengths vary) for running dry. Of Poisson arrivals, as many as
+    server and the queue, and its last one (two, where lengths vary) for running dry. Clients of equal requests stay as
+    far out of step as they started, so few of them are played several times, each time cut anew, and all are counted
+    together. Of Poisson arrivals, as many as
     run at a time are left out at either end, and at the start as many more as a queue takes to settle; of given arrival
     times none.
 
@@ -91,8 +96,14 @@ def serving_figures(times: StepTimes, server: Server, workload: Workload, seed: 
     behind = arriving is not None and load >= KEEPS_UP
     if workload.rate_per_s is None:
         served = simulate(_given_arrivals(workload, seed), server, times)
-        whole = served.output_tokens_per_s, served.requests_per_s, served.mean_kv_tokens
-        figures = _figures(served, workload, EVERY, *whole)
+        figures = _figures(
+            served,
+            workload,
+            output_tokens_per_s=served.output_tokens_per_s,
+            requests_per_s=served.requests_per_s,
+            kv_mean_tokens=served.mean_kv_tokens,
+            kv_peak_tokens=served.peak_kv_tokens,
+        )
     elif behind:
         kept = full.goodput_tokens_per_s if workload.slo_ttft_ms is None else 0.0
         figures = replace(
@@ -108,27 +119,55 @@ def serving_figures(times: StepTimes, server: Server, workload: Workload, seed: 
     return replace(figures, capacity_per_s=full.requests_per_s, falls_behind=behind)
 
 
+@dataclass(frozen=True)
+class _Stretch:
+    """A part of a run that is counted: the requests that arrive in it, its length, and means over it."""
+
+    requests: ServedRequests
+    us: float
+    output_tokens_per_s: float
+    kv_mean_tokens: float
+    kv_peak_tokens: int
+
+
+def _stretch(served: Served, first: int, count: int) -> _Stretch:
+    """From the arrival of request ``first`` until ``count`` more have arrived."""
+    from_us, to_us = served.arrival_us[[first, first + count]].tolist()
+    return _Stretch(
+        served.part(slice(first, first + count)),
+        to_us - from_us,
+        served.course.output_tokens_per_s(from_us, to_us),
+        served.course.mean_kv_tokens(from_us, to_us),
+        served.peak_kv_tokens,
+    )
+
+
 def _closed_loop(
     times: StepTimes, server: Server, workload: Workload, clients: int, seed: int
 ) -> ServingFigures:
     varied = workload.length_variation > 0
+    runs = 1 if varied or clients == 1 else min(_MOST_RUNS, math.ceil(_PHASES / clients))
     # Whole rounds, so that clients that keep in step are each counted alike.
     block = clients * (math.ceil(_BLOCK / clients) if varied else 1)
-    blocks = max(4, math.ceil((_LEAST_VARIED if varied else _LEAST_COUNTED) / block))
+    least = _LEAST_VARIED if varied else math.ceil(_LEAST_COUNTED / runs)
+    blocks = max(math.ceil(4 / runs), math.ceil(least / block))
     first, count, last = 2 * clients, blocks * block, (2 if varied else 1) * clients
     prompts, outputs = _lengths(workload, ((first, 1), (count, blocks), (last, 1)), seed)
     starting = min(clients, server.max_running)
-    cut = np.random.default_rng(seed).random(starting)
-    outputs[:starting] = np.maximum(1, np.ceil(cut * outputs[:starting])).astype(np.int64)
-    served = simulate(_with_cache(closed_loop(clients, prompts, outputs), workload), server, times)
-    from_us, to_us = served.arrival_us[[first, first + count]].tolist()
+    whole, random = outputs[:starting].copy(), np.random.default_rng(seed)
+    stretches = []
+    for _ in range(runs):
+        outputs[:starting] = np.maximum(1, np.ceil(random.random(starting) * whole)).astype(np.int64)
+        traffic = _with_cache(closed_loop(clients, prompts, outputs.copy()), workload)
+        stretches.append(_stretch(simulate(traffic, server, times), first, count))
+    shares = np.array([stretch.us for stretch in stretches]) / sum(stretch.us for stretch in stretches)
     return _figures(
-        served,
+        joined([stretch.requests for stretch in stretches]),
         workload,
-        slice(first, first + count),
-        served.course.output_tokens_per_s(from_us, to_us),
-        count / (to_us - from_us) * 1e6,
-        served.course.mean_kv_tokens(from_us, to_us),
+        output_tokens_per_s=float(shares @ [stretch.output_tokens_per_s for stretch in stretches]),
+        requests_per_s=runs * count / sum(stretch.us for stretch in stretches) * 1e6,
+        kv_mean_tokens=float(shares @ [stretch.kv_mean_tokens for stretch in stretches]),
+        kv_peak_tokens=max(stretch.kv_peak_tokens for stretch in stretches),
     )
 
 
@@ -143,15 +182,14 @@ def _poisson(
     lengths = _lengths(workload, ((first, 1), (count, count // _BLOCK), (running, 1)), seed)
     traffic = poisson(rate_per_s, *lengths, seed=seed + 1)
     served = simulate(_with_cache(traffic, workload), server, times)
-    counted = slice(first, first + count)
-    from_us, to_us = served.arrival_us[[first, first + count]].tolist()
+    stretch = _stretch(served, first, count)
     return _figures(
-        served,
+        stretch.requests,
         workload,
-        counted,
-        rate_per_s * float(served.output_tokens[counted].mean()),
-        rate_per_s,
-        served.course.mean_kv_tokens(from_us, to_us),
+        output_tokens_per_s=rate_per_s * float(stretch.requests.output_tokens.mean()),
+        requests_per_s=rate_per_s,
+        kv_mean_tokens=stretch.kv_mean_tokens,
+        kv_peak_tokens=stretch.kv_peak_tokens,
     )
 
 
@@ -193,26 +231,27 @@ def _with_cache(traffic: Traffic, workload: Workload) -> Traffic:
 
 
 def _figures(
-    served: Served,
+    requests: ServedRequests,
     workload: Workload,
-    counted: slice,
+    *,
     output_tokens_per_s: float,
     requests_per_s: float,
     kv_mean_tokens: float,
+    kv_peak_tokens: int,
 ) -> ServingFigures:
     goodput = None
     if workload.slo_ttft_ms is not None or workload.slo_tpot_ms is not None:
-        kept = served.kept(ttft_ms=workload.slo_ttft_ms, tpot_ms=workload.slo_tpot_ms)[counted]
-        tokens = served.output_tokens[counted]
+        kept = requests.kept(ttft_ms=workload.slo_ttft_ms, tpot_ms=workload.slo_tpot_ms)
+        tokens = requests.output_tokens
         goodput = output_tokens_per_s * float(tokens[kept].sum() / tokens.sum())
     return ServingFigures(
-        ttft_ms=served.ttft_ms(counted),
-        tpot_ms=served.tpot_ms(counted),
-        queue_ms=served.queue_ms(counted),
+        ttft_ms=requests.ttft_ms(),
+        tpot_ms=requests.tpot_ms(),
+        queue_ms=requests.queue_ms(),
         output_tokens_per_s=output_tokens_per_s,
         requests_per_s=requests_per_s,
         goodput_tokens_per_s=goodput,
         kv_mean_tokens=kv_mean_tokens,
-        kv_peak_tokens=served.peak_kv_tokens,
-        retractions=float(served.retractions[counted].mean()),
+        kv_peak_tokens=kv_peak_tokens,
+        retractions=float(requests.retractions.mean()),
     )

@@ -1,6 +1,7 @@
 """Served requests: what clients saw, and how full the server was."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +9,6 @@ from numpy.typing import NDArray
 from placer.profiler.serving.course import Course
 
 Times = NDArray[np.float64]
-EVERY = slice(None)
-"""All requests."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ def spread(values: Times) -> Spread:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedRequests:
     """N requests, all finished.
 
     Attributes
@@ -38,6 +37,66 @@ class Served:
         float64 [N]; ``admitted_us`` is when a request first got a place.
     prompt_tokens, output_tokens, retractions
         int64 [N].
+    """
+
+    arrival_us: Times
+    admitted_us: Times
+    first_token_us: Times
+    finish_us: Times
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    retractions: NDArray[np.int64]
+
+    def part(self, counted: slice) -> "ServedRequests":
+        """The ``counted`` ones of them."""
+        return ServedRequests(*(getattr(self, field.name)[counted] for field in fields(ServedRequests)))
+
+    def ttft_ms(self) -> Spread:
+        """From arrival to the first token, queueing included."""
+        return spread((self.first_token_us - self.arrival_us) / 1e3)
+
+    def tpot_ms(self) -> Spread:
+        """Per request, time after its first token over the tokens after it; of requests with two or more.
+
+        Raises
+        ------
+        ValueError
+            When no request has two output tokens.
+        """
+        several = self.output_tokens > 1
+        if not several.any():
+            raise ValueError("no request has two output tokens")
+        after = (self.finish_us - self.first_token_us)[several]
+        return spread(after / (self.output_tokens[several] - 1) / 1e3)
+
+    def queue_ms(self) -> Spread:
+        """From arrival to a place on the server."""
+        return spread((self.admitted_us - self.arrival_us) / 1e3)
+
+    def kept(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> NDArray[np.bool_]:
+        """Which requests kept both targets (None: no target): bool [N]."""
+        kept = np.ones(self.finish_us.size, dtype=bool)
+        if ttft_ms is not None:
+            kept &= (self.first_token_us - self.arrival_us) / 1e3 <= ttft_ms
+        if tpot_ms is not None:
+            after = (self.finish_us - self.first_token_us) / 1e3
+            kept &= after <= tpot_ms * np.maximum(self.output_tokens - 1, 0)
+        return kept
+
+
+def joined(parts: Sequence[ServedRequests]) -> ServedRequests:
+    """The requests of all ``parts``."""
+    return ServedRequests(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(ServedRequests))
+    )
+
+
+@dataclass(frozen=True)
+class Served(ServedRequests):
+    """A whole run of a server: its requests, and its steps.
+
+    Attributes
+    ----------
     decode_steps, prefill_steps
         Steps that only decoded, and steps with prompt tokens.
     prefilled_tokens
@@ -50,13 +109,6 @@ class Served:
         What was held and put out over time, for means over a part of the run.
     """
 
-    arrival_us: Times
-    admitted_us: Times
-    first_token_us: Times
-    finish_us: Times
-    prompt_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    retractions: NDArray[np.int64]
     decode_steps: int
     prefill_steps: int
     prefilled_tokens: int
@@ -80,35 +132,3 @@ class Served:
     def requests_per_s(self) -> float:
         """Requests finished, over the whole run."""
         return self.finish_us.size / self.duration_us * 1e6
-
-    def ttft_ms(self, counted: slice = EVERY) -> Spread:
-        """From arrival to the first token, queueing included, over the ``counted`` requests."""
-        return spread(((self.first_token_us - self.arrival_us) / 1e3)[counted])
-
-    def tpot_ms(self, counted: slice = EVERY) -> Spread:
-        """Per request, time after its first token over the tokens after it; of requests with two or more.
-
-        Raises
-        ------
-        ValueError
-            When no counted request has two output tokens.
-        """
-        several = self.output_tokens[counted] > 1
-        if not several.any():
-            raise ValueError("no request has two output tokens")
-        after = (self.finish_us - self.first_token_us)[counted][several]
-        return spread(after / (self.output_tokens[counted][several] - 1) / 1e3)
-
-    def queue_ms(self, counted: slice = EVERY) -> Spread:
-        """From arrival to a place on the server, over the ``counted`` requests."""
-        return spread(((self.admitted_us - self.arrival_us) / 1e3)[counted])
-
-    def kept(self, *, ttft_ms: float | None = None, tpot_ms: float | None = None) -> NDArray[np.bool_]:
-        """Which requests kept both targets (None: no target): bool [N]."""
-        kept = np.ones(self.finish_us.size, dtype=bool)
-        if ttft_ms is not None:
-            kept &= (self.first_token_us - self.arrival_us) / 1e3 <= ttft_ms
-        if tpot_ms is not None:
-            after = (self.finish_us - self.first_token_us) / 1e3
-            kept &= after <= tpot_ms * np.maximum(self.output_tokens - 1, 0)
-        return kept
