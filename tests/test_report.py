@@ -151,9 +151,12 @@ def test_a_baseline_is_slower_by_its_tokens_per_second() -> None:
     slower = {"uniform": {**figures(), "output_tokens_per_s": 320.0}}
     rows = placement_rows(placement({3: [0]}, layers=[3], experts=2, baselines=slower))
     assert not isinstance(rows, Absent)
-    assert [(row.name, row.slower) for row in rows] == [("this plan", ""), ("uniform", "+25.0%")]
+    assert [(row.name, row.throughput_gain) for row in rows] == [("this plan", ""), ("uniform", "+25.0%")]
     assert rows[0].ttft_p95 == "unknown"
     assert isinstance(placement_rows(placement({3: [0]}, layers=[3], experts=2, baselines={})), Absent)
+    all_hot = placement_rows(placement({3: [0, 1]}, layers=[3], experts=2, baselines=slower))
+    assert isinstance(all_hot, Absent)
+    assert all_hot.why.startswith("every expert is hot")
 
 
 def test_every_number_has_an_origin_and_an_unknown_one_its_reason() -> None:
@@ -281,7 +284,7 @@ def test_the_placement_of_other_tools_may_hold_a_baseline_without_tokens(tmp_pat
     write_placement(placement({}, layers=[3], experts=2).model_validate(document), path)
     report = make_report(path)
     assert not isinstance(report.placements, Absent)
-    assert report.placements[1].slower == "unknown"
+    assert report.placements[1].throughput_gain == "unknown"
 
 
 def test_a_number_that_no_figure_can_be_is_named(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def test_what_waits_is_counted_once_the_queue_is_full() -> None:
 def test_clients_of_equal_requests_that_start_together_are_one_case_of_several() -> None:
     # Whose prompts come at one moment wait for each other, 30 ms and 60 ms, and again in every round.
     found = [
-        serving_figures(TIMES, server(running=4), Workload(64, 100, 4), seed).ttft_ms.mean for seed in range(8)
+        serving_figures(TIMES, server(running=4), Workload(64, 100, 4), seed).ttft_ms.mean
+        for seed in range(8)
     ]
     assert min(found) >= 30
     assert max(found) < 31

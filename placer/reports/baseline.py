@@ -14,14 +14,18 @@ PLAN = "this plan"
 
 @dataclass(frozen=True)
 class PlacementRow:
-    """One placement's figures in words; ``gain`` is the plan's over it with its 95 % interval, "" where unknown."""
+    """One placement's figures in words.
+
+    ``throughput_gain`` and ``gain``, which is in time per token with its 95 % interval, are the plan's over it; ""
+    where unknown.
+    """
 
     name: str
     decode_step: str
     tpot_p95: str
     ttft_p95: str
     output_tokens_per_s: str
-    slower: str
+    throughput_gain: str
     cold_share: str
     gain: str
 
@@ -32,6 +36,11 @@ def placement_rows(document: PlacementDocument) -> tuple[PlacementRow, ...] | Ab
         return Absent(
             "without a trace no expert is known to be hotter than another, so there is nothing to compare",
             "record a trace and solve with it",
+        )
+    if document.every_expert_hot:
+        return Absent(
+            "every expert is hot, so every other placement on these bytes is the same",
+            "solve with a smaller --hbm-budget to see where hot experts begin to matter",
         )
     gains = document.heldout.gains or {}
     plan, without = document.predicted, ttft_without_value(document)
@@ -52,7 +61,7 @@ def placement_rows(document: PlacementDocument) -> tuple[PlacementRow, ...] | Ab
     )
 
 
-def _row(name: str, figures: Figures, slower: str, gain: str, without: str) -> PlacementRow:
+def _row(name: str, figures: Figures, throughput_gain: str, gain: str, without: str) -> PlacementRow:
     """``without`` stands for a TTFT that has no value."""
     tpot, ttft = figures.tpot_ms.p95, figures.ttft_ms.p95
     return PlacementRow(
@@ -61,7 +70,7 @@ def _row(name: str, figures: Figures, slower: str, gain: str, without: str) -> P
         tpot_p95="unknown" if tpot is None else duration(1e3 * tpot, 3),
         ttft_p95=without if ttft is None else duration(1e3 * ttft, 3),
         output_tokens_per_s=figure(figures.output_tokens_per_s, 1),
-        slower=slower,
+        throughput_gain=throughput_gain,
         cold_share=percent(figures.cold_share),
         gain=gain,
     )

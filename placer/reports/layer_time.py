@@ -44,7 +44,7 @@ def layer_times(document: PlacementDocument) -> LayerTimes | Absent:
     beside = {
         name: np.array(figures.per_layer_ms)
         for name, figures in document.baselines.items()
-        if figures.per_layer_ms is not None
+        if figures.per_layer_ms is not None and not document.every_expert_hot
     }
     if document.whole_layers is not None:
         beside |= {

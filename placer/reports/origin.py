@@ -112,7 +112,7 @@ def _bands(document: PlacementDocument) -> Iterator[Origin]:
 
 def _baselines(document: PlacementDocument) -> Iterator[Origin]:
     names = ", ".join(document.baselines)
-    if names:
+    if names and not document.every_expert_hot:
         plain: Figures = document.predicted
         yield Origin(
             "figures of the baselines",
