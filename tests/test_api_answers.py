@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from benchmark_results import sglang_result, written
+from kt_export import CONFIG, plan
+from kt_log import line
+from kt_server_logs import server_log
 
 import placer
+from placer.placement import write_placement
 
 if TYPE_CHECKING:
     from reported import ReportedJob
@@ -48,6 +52,42 @@ def test_inspect(run: Run) -> None:
 def test_hardware_list(run: Run) -> None:
     assert plain(placer.hardware_list().document()) == answered(run, "hardware", "--list")
     assert "h100-sxm" in placer.hardware_list()["gpus"]
+
+
+def test_export_writes_what_the_command_writes(run: Run, tmp_path: Path) -> None:
+    write_placement(plan(), tmp_path / "placement.json")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    here, there = tmp_path / "here", tmp_path / "there"
+    found = placer.export(
+        tmp_path / "placement.json", output=here, model_path=tmp_path, kt_weight_path="/weights"
+    )
+    asked = ("-o", there, "--model-path", tmp_path, "--kt-weight-path", "/weights")
+    printed = answered(run, "export", tmp_path / "placement.json", *asked)
+    assert json.loads(json.dumps(found.document()).replace(str(here), str(there))) == printed
+    assert {path.name for path in here.iterdir()} == {path.name for path in there.iterdir()}
+    for path in here.iterdir():
+        assert path.read_bytes().replace(bytes(here), bytes(there)) == (there / path.name).read_bytes()
+
+
+def test_export_check(run: Run, tmp_path: Path) -> None:
+    path, log = tmp_path / "placement.json", tmp_path / "server.log"
+    write_placement(plan(), path)
+    log.write_text(server_log(plan(), hot={2: 1}))
+    code, out, _ = run("export", path, "--check-log", log, "--json")
+    found = placer.export_check(path, check_log=log)
+    assert (code, found.same) == (1, False)
+    assert plain(found.document()) == json.loads(out)
+
+
+def test_verify_kt_log(run: Run, job_reported: "ReportedJob", tmp_path: Path) -> None:
+    folder, log = job_reported.folder, tmp_path / "server.log"
+    shutil.copy(folder / "config.json", tmp_path)
+    layers = job_reported.model.moe_layers
+    log.write_text("\n".join(line(layer=layer, step=step) for step in range(1, 9) for layer in layers) + "\n")
+    given = {"model": tmp_path, "trace": folder / "trace.safetensors", "profile": folder / "profile.json"}
+    asked = [part for name, path in given.items() for part in (f"--{name}", path)]
+    printed = answered(run, "verify", job_reported.placement, *asked, "--kt-log", log)
+    assert plain(placer.verify_kt_log(job_reported.placement, log, **given).document()) == printed
 
 
 def test_explain(run: Run, job_reported: "ReportedJob") -> None:
