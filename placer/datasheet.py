@@ -54,6 +54,7 @@ _PCIE_X16_GB = {4: 31.5, 5: 63.0}
 """16 lanes of 16 or 32 GT/s in one direction, 128 of 130 bits of them data."""
 _UNITS = "dense with FP32 sums, borne out by units and clock"
 _ADA = f"NVIDIA Ada architecture whitepaper, {_UNITS}"
+_GA102 = f"NVIDIA GA102 architecture whitepaper, {_UNITS}; no FP8 units"
 _A100 = "NVIDIA A100 datasheet 1758950 (as quoted by glennklockwood.com), dense, no FP8 units"
 _HOPPER = f"NVIDIA H100 architecture whitepaper (as quoted by glennklockwood.com), {_UNITS}"
 
@@ -89,6 +90,7 @@ def _gpu(
 # Name, words of its CUDA name, the vendor's GB, usable GiB, GB/s, BF16 and FP8 teraflops (dense, FP32 sums),
 # PCIe generation, source. More telling names come first: "H100 PCIe" holds "H100" too.
 _GPUS = (
+    _gpu("rtx-3090", "RTX 3090", 24, 23.68, 936, 71.2, 71.2, 4, _GA102),
     _gpu("rtx-4090", "RTX 4090", 24, 23.5, 1008, 165.2, 330.3, 4, f"{_ADA}; the lowest memory seen"),
     _gpu(
         "rtx-5090",
@@ -101,6 +103,7 @@ _GPUS = (
         5,
         f"NVIDIA RTX Blackwell architecture whitepaper, {_UNITS}",
     ),
+    _gpu("rtx-a6000", "RTX A6000", 48, 47.53, 768, 154.8, 154.8, 4, _GA102),
     _gpu("rtx-6000-ada", "RTX 6000 Ada", 48, 47.3, 960, 364.2, 728.5, 4, _ADA),
     _gpu(
         "rtx-6000-blackwell",
@@ -150,6 +153,18 @@ _GPUS = (
         f"NVIDIA H100 PCIe product brief PB-11133-001 (above 2,000 GB/s); arithmetic {_UNITS}",
     ),
     _gpu("h100-sxm", "H100 80GB HBM3", 80, 79.18, 3350, 989.4, 1978.9, 5, _HOPPER, nvlink_gb=450),
+    _gpu(
+        "h20",
+        "H20",
+        96,
+        95.0,
+        4000,
+        148.0,
+        296.0,
+        5,
+        "NVIDIA H20 of 96 GB, as quoted by willitrunai.com and zangshuxian.com; dense",
+        nvlink_gb=450,
+    ),
     _gpu(
         "h200",
         "H200",

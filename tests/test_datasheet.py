@@ -26,6 +26,8 @@ def test_every_row_is_sourced_and_plausible(name: str) -> None:
     ("name", "sms", "ghz", "operations"),
     [
         # SMs · boost GHz · dense BF16 operations per SM and clock; GeForce cards sum in FP32 at half the rate.
+        ("rtx-3090", 82, 1.695, 512),
+        ("rtx-a6000", 84, 1.8, 1024),
         ("rtx-4090", 128, 2.52, 512),
         ("rtx-5090", 170, 2.407, 512),
         ("rtx-6000-ada", 142, 2.505, 1024),
@@ -45,6 +47,8 @@ def test_peaks_follow_from_units_and_clocks(name: str, sms: int, ghz: float, ope
     ("name", "bits", "gbit_per_s"),
     [
         # Bus width and transfers per pin.
+        ("rtx-3090", 384, 19.5),
+        ("rtx-a6000", 384, 16.0),
         ("rtx-4090", 384, 21.0),
         ("rtx-5090", 512, 28.0),
         ("rtx-6000-ada", 384, 20.0),
@@ -70,6 +74,9 @@ def test_a_gpu_is_found_by_the_name_that_cuda_reports() -> None:
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-6000-blackwell"),
+        ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+        ("NVIDIA RTX A6000", "rtx-a6000"),
+        ("NVIDIA H20", "h20"),
         ("NVIDIA B200", "b200"),
     ):
         found = datasheet_of_device(device)
