@@ -8,7 +8,7 @@ from pathlib import Path
 from placer.examples.engine_steps import EngineSteps, read_engine_steps
 from placer.examples.random_moe import RandomMoe, write_random_moe
 from placer.examples.serving_prediction import AS_TIMED, Calibrated, Figures, Predictor, cpu_cost_model
-from placer.examples.vllm_client import ClientRuns
+from placer.examples.vllm_client import ClientRuns, busy_file
 from placer.examples.vllm_probe import Probe
 from placer.examples.vllm_process import VllmEnvironment, run_to_end, serving
 from placer.examples.vllm_stopwatch import RECORD, plugin_folder
@@ -64,7 +64,10 @@ class ServingCase:
 
 @dataclass(frozen=True)
 class Point:
-    """One number of clients: measured, predicted without and with the factors, and by constant steps."""
+    """One number of clients: measured, predicted without and with the factors, and by constant steps.
+
+    ``others_busy`` is the share of the run for which the cores of client and API server were busy.
+    """
 
     clients: int
     requests: int
@@ -73,6 +76,7 @@ class Point:
     uncalibrated: Figures
     predicted: Figures
     null: Figures
+    others_busy: float
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def serve_case(case: ServingCase, environment: VllmEnvironment, folder: Path, sa
     )
     cost = cpu_cost_model(kernel.cost, steps.base_cost(kernel.machine.cpu))
     predictor = Predictor(model, cost, steps.trace, server)
-    fitted, _ = results[case.calibrated_at]
+    fitted, _, _ = results[case.calibrated_at]
     calibrated = predictor.calibrated(fitted)
     null = predictor.null_times(fitted)
     points = tuple(
@@ -127,8 +131,9 @@ def serve_case(case: ServingCase, environment: VllmEnvironment, folder: Path, sa
             uncalibrated=predictor.figures(run, AS_TIMED),
             predicted=predictor.figures(run, calibrated),
             null=predictor.null_figures(run, null),
+            others_busy=others_busy,
         )
-        for clients, (run, measured) in results.items()
+        for clients, (run, measured, others_busy) in results.items()
     )
     return ServedCase(case, kernel, steps, calibrated, points)
 
@@ -182,8 +187,8 @@ def _probe(
 
 def _serve(
     case: ServingCase, model_folder: Path, environment: VllmEnvironment, folder: Path
-) -> dict[int, tuple[ServingBenchmark, Figures]]:
-    """Every run as it is read by `placer calibrate`, with the figures that its client states."""
+) -> dict[int, tuple[ServingBenchmark, Figures, float]]:
+    """Every run as `placer calibrate` reads it, the figures that its client states, and how busy its cores were."""
     files = {clients: folder / f"clients-{clients}.json" for clients in case.runs}
     flags = [
         *("--block-size", str(PAGE_TOKENS), "--no-enable-prefix-caching"),
@@ -212,7 +217,8 @@ def _serve(
     return {clients: _result(file) for clients, file in files.items()}
 
 
-def _result(file: Path) -> tuple[ServingBenchmark, Figures]:
+def _result(file: Path) -> tuple[ServingBenchmark, Figures, float]:
     (run,) = read_benchmark_file(file).runs
     p95 = float(json.loads(file.read_text(encoding="utf-8"))["p95_tpot_ms"])
-    return run, Figures(run.output_tokens_per_s, run.mean_tpot_ms, p95, run.mean_ttft_ms)
+    (others_busy,) = json.loads(busy_file(file).read_text(encoding="utf-8"))
+    return run, Figures(run.output_tokens_per_s, run.mean_tpot_ms, p95, run.mean_ttft_ms), others_busy

@@ -101,6 +101,7 @@ def table(served: ServedCase) -> str:
     case, kernel = served.case, served.kernel
     sizes = kernel.shape
     shares = ", ".join(f"{share:.0%} at {size}" for size, share in sorted(served.steps.experts_share.items()))
+    busy = ", ".join(f"{point.others_busy:.0%} at {point.clients}" for point in served.points)
     lines = [
         f"## {case.name}",
         "",
@@ -114,6 +115,8 @@ def table(served: ServedCase) -> str:
         + (f"; {kernel.quiet_warning}" if kernel.quiet_warning else ""),
         f"- fitted at {case.calibrated_at} clients: {served.calibrated.factors}; "
         f"{served.calibrated.client_us / 1e3:.1f} ms from a client's sending to the scheduler",
+        f"- client and API server kept their core busy for {busy} of the time; what waits for that core is not the "
+        "engine's, and not predicted",
         "",
         "| clients | requests | figure | measured | uncalibrated | calibrated | constant steps |",
         "|---|---|---|---|---|---|---|",

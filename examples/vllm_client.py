@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from placer.examples.cores import keep_off
+from placer.examples.cores import busy_share, keep_off
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class ClientRuns:
     prompt_tokens, output_tokens, variation
         Mean lengths of random prompts and outputs, and how far they spread around them, as a share.
     runs
-        (clients, requests, file for the result) of every run.
+        (clients, requests, file for the result) of every run. `busy_file` of it takes how busy the cores of client
+        and API server were.
     """
 
     model: str
@@ -40,6 +41,11 @@ class ClientRuns:
     def to_json(self) -> str:
         """The runs as one JSON document."""
         return json.dumps(asdict(self))
+
+
+def busy_file(result: Path) -> Path:
+    """Where the share goes for which the cores of client and API server were busy in the run of ``result``."""
+    return result.with_suffix(".busy.json")
 
 
 def arguments(asked: ClientRuns, clients: int, requests: int, result: str) -> list[str]:
@@ -79,7 +85,9 @@ def main(given: list[str]) -> int:
     for clients, requests, result in asked.runs:
         parser = FlexibleArgumentParser()
         add_cli_args(parser)
-        bench(parser.parse_args(arguments(asked, clients, requests, result)))
+        with busy_share(asked.engine_core) as busy:
+            bench(parser.parse_args(arguments(asked, clients, requests, result)))
+        busy_file(Path(result)).write_text(json.dumps(busy), encoding="utf-8")
     return 0
 
 

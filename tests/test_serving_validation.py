@@ -64,7 +64,7 @@ def served(*points: Point, share: float = 0.7) -> ServedCase:
 
 
 def point(predicted: Figures, null: Figures, *, fitted: bool = False) -> Point:
-    return Point(4, 16, fitted, figures(), figures(), predicted, null)
+    return Point(4, 16, fitted, figures(), figures(), predicted, null, others_busy=0.4)
 
 
 def test_a_limit_that_is_not_kept_is_named() -> None:
