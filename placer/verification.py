@@ -13,6 +13,7 @@ from placer.placement import PlacementDocument
 from placer.profiler.datasheet_cpu import CpuSide, DatasheetCpu
 from placer.profiler.fit import ErrorFigures
 from placer.profiler.profile import Profile
+from placer.profiler.profile_use import MOST_MAPE
 from placer.profiler.replay import replay_decode, replay_prefill
 from placer.profiler.steps import StepKind, Steps
 from placer.profiler.timing.anchor import DRIFT_LIMIT, RegimeDrift
@@ -31,7 +32,8 @@ BY_DATASHEET = (
     "replaces it"
 )
 TRUSTED_TIMES, TRUSTED_MAPE = 2.0, 0.05
-"""A mean error up to so many times the profile's own held-out error is trusted, and any up to so much."""
+"""A mean error up to so many times the profile's own held-out error is trusted, and any up to so much; none beyond
+`MOST_MAPE`, with which nothing is planned."""
 WORST = 10
 """Layer-steps listed with the largest errors."""
 PREFILL_TOKENS = 256
@@ -217,7 +219,7 @@ class Verification:
                 f"the predicted times are off by {off:.1%} on average, and of a profile for which nothing was timed: "
                 "run placer profile here before you rely on them"
             )
-        if off <= max(TRUSTED_TIMES * own, TRUSTED_MAPE):
+        if off <= min(max(TRUSTED_TIMES * own, TRUSTED_MAPE), MOST_MAPE):
             return (
                 f"trust the predicted times of the cold side: off by {off:.1%} on average, where the profile's own "
                 f"held-out error is {own:.1%}"

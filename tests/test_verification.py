@@ -186,6 +186,12 @@ def test_errors_far_beyond_the_profiles_own_are_not_relied_on() -> None:
     )
 
 
+def test_errors_beyond_what_is_planned_with_are_never_relied_on() -> None:
+    # (1 + 1 + 67) / 3 = 23 % and (1 + 1 + 93) / 3 = 31 %, of a profile that was off by 25 % itself.
+    assert replace(found_with(2.0), heldout_mape=0.25).judgement.startswith("trust the")
+    assert replace(found_with(13.0), heldout_mape=0.25).judgement.startswith("do not rely")
+
+
 def test_a_plan_beyond_the_border_is_run_below_it_too() -> None:
     assert default_running(8, None) == (8,)
     assert default_running(64, 64) == (64,)

@@ -46,7 +46,7 @@ def verification_answer(verification: Verification) -> RenderableType:
         Usually(_worst(verification, SHOWN)),
         InFull(_worst(verification, None)),
         *notes,
-        Text(verification.judgement),
+        VerdictLine(verification.judgement),
     )
 
 
