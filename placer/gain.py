@@ -108,12 +108,24 @@ def gains(
         spread = multiplicity @ influence
         bootstrapped = float(spread.var())
         # Sampled steps blur the influences and widen the spread; the reported steps are a sample themselves.
-        scale = np.sqrt(max(0.0, 1.0 - noise / bootstrapped)) if bootstrapped > 0 else 0.0
-        reported_us = np.sqrt(_reported_variance(costs, mask, plan, reporting))
+        scale = _unblurred(bootstrapped, noise, requests)
+        reported_us = np.sqrt(_reported_variance(costs, mask, plan, reporting, drawn=bool(mix)))
         spread = scale * spread + random.normal(0.0, reported_us, DRAWS)
         low, high = np.percentile(spread, (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)))
         over[name] = Interval(stated[name], stated[name] + float(low), stated[name] + float(high))
     return Gains(requests, over)
+
+
+def _unblurred(variance: float, noise: float, requests: int) -> float:
+    """What a spread of ``variance`` is multiplied by to take away the ``noise`` that is in it.
+
+    A variance over G requests is itself known to sqrt(2 / (G - 1)) of its size, so that much of it is never noise:
+    where the noise is as large as the variance, what is left is unknown, not zero.
+    """
+    if variance <= 0:
+        return 0.0
+    least = min(1.0, float(np.sqrt(2.0 / (requests - 1))))
+    return float(np.sqrt(max(1.0 - noise / variance, least)))
 
 
 @dataclass(frozen=True)
@@ -201,17 +213,20 @@ def _ratio(costs: LevelCosts, other: Mask, plan: Mask) -> float:
     return costs.output_token_us(other) / costs.output_token_us(plan) - 1.0
 
 
-def _reported_variance(costs: LevelCosts, other: Mask, plan: Mask, trace: TokenTrace) -> float:
+def _reported_variance(
+    costs: LevelCosts, other: Mask, plan: Mask, trace: TokenTrace, *, drawn: bool
+) -> float:
     """Variance of `_ratio` by the number of reported steps alone (delta method).
 
     Steps are evenly spaced over the trace, so what they leave out of it decides: steps that play all of it have none.
+    Where tokens are ``drawn`` by a mix of domains, no number of steps plays all of it.
     """
     plan_us = costs.output_token_us(plan)
     ratio = costs.output_token_us(other) / plan_us
     variance = 0.0
     for part, weight in _weighted(costs):
         excess = weight * (part.step_us(other) - ratio * part.step_us(plan)) / plan_us
-        left_out = max(0.0, 1.0 - len(excess) * part.tokens / _tokens_of(part.kind, trace))
+        left_out = 1.0 if drawn else max(0.0, 1.0 - len(excess) * part.tokens / _tokens_of(part.kind, trace))
         variance += left_out * float(excess.var()) / len(excess)
     return variance
 

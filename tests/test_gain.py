@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tiny_model import tiny_cost, tiny_model
 
-from placer.gain import Gains, gains
+from placer.gain import Gains, _unblurred, gains
 from placer.hbm import HbmLedger, ServerSettings
 from placer.level import Level
 from placer.model.spec import ModelSpec
@@ -144,6 +144,15 @@ def test_the_interval_holds_the_true_gain_in_ninety_five_of_a_hundred_traces(
     # The gain's own spread: how far it moves with the share of left requests among 40.
     slope = (true_gain(share + 0.01, running) - true_gain(share - 0.01, running)) / 0.02
     assert np.median(width) == pytest.approx(slope * np.sqrt(share * (1 - share) / 40), rel=0.35)
+
+
+def test_noise_is_taken_out_of_a_spread_as_far_as_the_requests_tell() -> None:
+    assert _unblurred(4.0, 0.0, 19) == 1.0
+    assert _unblurred(4.0, 1.0, 19) == pytest.approx(np.sqrt(0.75))
+    # A variance over 19 requests is known to sqrt(2 / 18), a third of it.
+    assert _unblurred(4.0, 4.0, 19) == _unblurred(4.0, 9.0, 19) == pytest.approx(np.sqrt(1 / 3))
+    assert _unblurred(4.0, 4.0, 2) == 1.0
+    assert _unblurred(0.0, 0.0, 19) == 0.0
 
 
 def test_a_mix_is_resampled_within_its_domains(tiny: ModelSpec) -> None:
