@@ -11,11 +11,12 @@ from placer import __version__
 from placer.choosing import simulated
 from placer.dynamic_document import planned_dynamic
 from placer.errors import BadInputError
-from placer.hbm import REPACKING_NOTE, ServerSettings, repacks
+from placer.hbm import REPACKING_NOTE, ServerSettings, context_tokens, repacks
 from placer.host import HostLedger, check_host_memory, host_ledger
 from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.objective import UNITS
+from placer.parallelism import Parallelism
 from placer.placement import PlacementDocument
 from placer.predicted_figures import behaviour_notes, figures, plan_figures, prediction_origin, ttft_reason
 from placer.profiler.datasheet_cpu import DatasheetCpu
@@ -41,6 +42,8 @@ SPECULATIVE_NOTE = (
 HOST_MEMORY_NOTE = "the server's host memory is not known, so it was not checked (give --host-memory SIZE)"
 DOUBTFUL_MAPE = 0.10
 """Held-out error of the cold side above which a plan says that its times are doubtful."""
+ROOMY = 2
+"""A pool that holds a request so many times as long as the mean one is not said to cut requests."""
 
 
 def plan(
@@ -222,6 +225,7 @@ def placement_document(
             *behaviour_notes(request.behaviour, workload, trace),
             *solved.notes,
             *_memory_notes(model, settings),
+            *_length_notes(model, settings, tp, workload),
         ],
     }
     for path, value in (
@@ -325,6 +329,19 @@ def _memory_notes(model: ModelSpec, settings: ServerSettings) -> list[str]:
     return [
         *((REPACKING_NOTE,) if repacks(model) else ()),
         *((SPECULATIVE_NOTE,) if settings.speculative else ()),
+    ]
+
+
+def _length_notes(model: ModelSpec, settings: ServerSettings, tp: int, workload: Workload) -> list[str]:
+    """What the pool cuts of requests whose lengths were given as means alone."""
+    longest = context_tokens(model, settings, Parallelism(tp))
+    varying = bool(workload.length_variation) or workload.request_lengths is not None
+    if varying or longest >= min(model.max_context_tokens, ROOMY * workload.request_tokens):
+        return []
+    return [
+        f"the server will refuse requests of more than {longest:,} tokens, prompt and output together: its KV pool "
+        f"holds no longer one. Requests of {workload.request_tokens:,} tokens were planned for; where some are longer, "
+        "solve with --length-variation or --min-kv-tokens"
     ]
 
 
