@@ -55,7 +55,8 @@ class Explanation:
     price_us_per_gib
         The solver's multiplier of the budget, or None.
     least_hot, best_cold
-        Over all layers: the hot expert that is worth least, and the cold one that would be worth most.
+        Over all layers: the hot expert that is worth least, and the cold one that would be worth most, of those that
+        pins and limits per layer let change places with the expert that was asked for (with any, for a layer).
     objective_us
         Microseconds per output token of the plan, or None.
     calibration
@@ -88,8 +89,8 @@ _WHY_NULL = {
     "expert": "the whole layer was asked for",
     "expert_kv_tokens": "a KV token takes no bytes",
     "price_us_per_gib": "the solver that made the plan states no multiplier of the budget",
-    "least_hot": "no expert is hot",
-    "best_cold": "no expert is cold",
+    "least_hot": "no hot expert may make room: none is hot, or pins and limits per layer hold them",
+    "best_cold": "no cold expert may take a place: none is cold, or pins and limits per layer hold them",
     "objective_us": "the placement states none",
     "calibration": "the profile was not calibrated",
     "held_by": "nothing holds the layer's count where it is",
@@ -140,24 +141,43 @@ def explain(placement: PlacementDocument, layer: int, expert: int | None = None)
         found = candidates.ravel()[order[::-1]]
         return place(int(order[::-1][np.argmax(found)])) if found.any() else None
 
-    start = layers.index(layer) * E
+    row = layers.index(layer)
+    gives, takes = _movable(placement, hot, row if expert is not None else None)
+    start = row * E
     asked = [start + expert] if expert is not None else [int(at) for at in order if start <= at < start + E]
     token_bytes = placement.kv.bytes_per_token_per_gpu
     return Explanation(
         layer=layer,
         expert=expert,
         places=tuple(place(at) for at in asked),
-        hot=int(hot[layers.index(layer)].sum()),
+        hot=int(hot[row].sum()),
         experts=E,
         expert_bytes=known.expert_bytes_per_gpu,
         expert_kv_tokens=known.expert_bytes_per_gpu // token_bytes if token_bytes else None,
         price_us_per_gib=known.price_us_per_gib,
-        least_hot=last(hot),
-        best_cold=first(~hot),
+        least_hot=last(hot & gives),
+        best_cold=first(~hot & takes),
         objective_us=placement.solver.objective_us,
         calibration=placement.predicted.provenance.get("calibration"),
-        held_by=_held_by(placement, layer, int(hot[layers.index(layer)].sum())),
+        held_by=_held_by(placement, layer, int(hot[row].sum())),
     )
+
+
+def _movable(
+    placement: PlacementDocument, hot: NDArray[np.bool_], row: int | None
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Layers (bool [L, 1], twice) whose hot experts may become cold, and whose cold ones hot.
+
+    With ``row`` in exchange for an expert of that layer: within it any exchange keeps the count.
+    """
+    free = np.array([layer not in placement.pins for layer in placement.model.layers])
+    count = hot.sum(axis=1)
+    most = placement.model.experts if placement.most_hot is None else placement.most_hot
+    gives, takes = free & (count > placement.least_hot), free & (count < most)
+    if row is not None:
+        within = free & (np.arange(count.size) == row)
+        gives, takes = (gives & takes[row]) | within, (takes & gives[row]) | within
+    return gives[:, None], takes[:, None]
 
 
 def _held_by(placement: PlacementDocument, layer: int, count: int) -> str | None:

@@ -17,7 +17,7 @@ GIB = 2**30
 VALUES = {"3": [9.0, 1.0, 4.0], "4": [2.0, 8.0, 3.0]}
 
 
-def worked(**changes: object) -> PlacementDocument:
+def worked(hot: dict[int, list[int]] = {3: [0, 2], 4: [1]}, **changes: object) -> PlacementDocument:
     """Two layers of three experts; 3/0, 3/2 and 4/1 hot. An expert takes 256 MiB, a KV token 64 bytes."""
     known = {
         "expert_bytes_per_gpu": GIB // 4,
@@ -25,9 +25,7 @@ def worked(**changes: object) -> PlacementDocument:
         "tokens_per_s_per_gib": 5.0,
         "value_us": VALUES,
     }
-    return placement(
-        {3: [0, 2], 4: [1]}, layers=[3, 4], experts=3, top_k=1, **{"sensitivity": known, **changes}
-    )
+    return placement(hot, layers=[3, 4], experts=3, top_k=1, **{"sensitivity": known, **changes})
 
 
 def test_a_hot_expert_has_its_value_its_rank_and_its_replacement() -> None:
@@ -42,6 +40,19 @@ def test_a_hot_expert_has_its_value_its_rank_and_its_replacement() -> None:
     assert (found.best_cold.layer, found.best_cold.expert) == (4, 2)
     assert found.least_hot is not None
     assert (found.least_hot.layer, found.least_hot.expert) == (3, 2)
+
+
+def test_experts_change_places_only_where_limits_and_pins_let_them() -> None:
+    # 3/2 is the best cold expert and 4/1 the hot one worth least, but layers hold one hot expert at most.
+    full = worked({3: [0], 4: [1]}, hot_per_layer={"min": 0, "max": 1})
+    hot, cold = explain(full, layer=4, expert=1).best_cold, explain(full, layer=3, expert=2).least_hot
+    assert hot is not None
+    assert (hot.layer, hot.expert) == (4, 2)
+    assert cold is not None
+    assert (cold.layer, cold.expert) == (3, 0)
+    pinned = explain(worked({3: [0], 4: []}, pinned={"4": "none"}), layer=4, expert=1)
+    assert pinned.least_hot is None
+    assert "pins and limits" in pinned.document()["null_reasons"]["least_hot"]
 
 
 def test_a_layer_lists_its_experts_by_value() -> None:
