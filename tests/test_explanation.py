@@ -17,7 +17,10 @@ GIB = 2**30
 VALUES = {"3": [9.0, 1.0, 4.0], "4": [2.0, 8.0, 3.0]}
 
 
-def worked(hot: dict[int, list[int]] = {3: [0, 2], 4: [1]}, **changes: object) -> PlacementDocument:
+HOT = {3: [0, 2], 4: [1]}
+
+
+def worked(hot: dict[int, list[int]] = HOT, **changes: object) -> PlacementDocument:
     """Two layers of three experts; 3/0, 3/2 and 4/1 hot. An expert takes 256 MiB, a KV token 64 bytes."""
     known = {
         "expert_bytes_per_gpu": GIB // 4,
