@@ -178,7 +178,7 @@ def _reason(
     if any(trial.is_known for trial in last if name in trial.chosen):
         return "stays: it does not explain what is left"
     if any(trial.at_limit for trial in last if name in trial.chosen):
-        return "stays: it would have to be off tenfold to explain what is left"
+        return "stays: not even tenfold of it explains what is left, so the figures may contradict each other"
     return "stays: the figures cannot tell it apart from the other factors"
 
 

@@ -190,7 +190,8 @@ def _solver_line(document: PlacementDocument) -> Text:
     solver = document.solver
     seconds = duration(1e6 * solver.seconds, 3)
     if solver.gap is None or solver.objective_us is None or solver.bound_us is None:
-        return Text(f"solver: {solver.name}, {seconds}; no bound (see notes)")
+        why = document.null_reasons.get("solver.gap", "the placement does not say why")
+        return Text(f"solver: {solver.name}, {seconds}; no bound: {why}")
     returned = "" if document.heldout.chosen == "plan" else f" (returned: {document.heldout.chosen})"
     targets = document.workload.slo
     targeted = targets.tpot_ms is not None or targets.ttft_ms is not None

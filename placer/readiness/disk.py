@@ -12,7 +12,8 @@ from placer.units import gib
 def check_disk(placement: PlacementDocument, path: str | None, *, present: bool) -> Iterator[Check]:
     """Free bytes at ``path`` against all experts in the CPU method's format, unless they are ``present``."""
     if path is None:
-        yield Check("disk", Verdict.UNKNOWN, "no --kt-weight-path", "", "", "give --kt-weight-path PATH")
+        room = f"{gib(placement.host.ledger.get('experts', 0))} where the CPU experts are still to be written"
+        yield Check("disk", Verdict.UNKNOWN, "no --kt-weight-path", room, "", "give --kt-weight-path PATH")
         return
     needed = 0 if present else placement.host.ledger.get("experts", 0)
     place = Path(path).absolute()

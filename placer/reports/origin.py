@@ -7,7 +7,7 @@ from placer.open_loop import ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_sections import Figures
 from placer.profiler.profile import Profile
-from placer.units import counted, duration, figure, gib, percent
+from placer.units import counted, duration, figure, gap_percent, gib, percent
 
 SIZES = "computed from the model's shapes and formats and the server's settings"
 DECIDED = "decided by placer solve"
@@ -154,7 +154,7 @@ def _solved(document: PlacementDocument) -> Iterator[Origin]:
     yield (
         Origin("gap", "none", _reason(document, "solver.gap"))
         if solver.gap is None
-        else Origin("gap", f"{solver.gap:z.2%}", "proven, on the part of the time that a plan can change")
+        else Origin("gap", gap_percent(solver.gap), "proven, on the part of the time that a plan can change")
     )
     if document.sensitivity is not None:
         yield Origin(

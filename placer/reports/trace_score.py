@@ -32,7 +32,7 @@ def trace_score(evaluation: Evaluation | None) -> TraceScore | Absent:
     gains = evaluation.gains
     unknown = () if gains.no_interval is None else (f"no interval: {gains.no_interval}",)
     steps = (
-        f"{evaluation.steps:,} decode steps of {evaluation.running_requests:,} running requests "
+        f"{evaluation.steps:,} decode steps of {counted(evaluation.running_requests, 'running request')} "
         f"({counted(evaluation.concurrency, 'client')})"
     )
     return TraceScore(
