@@ -8,7 +8,7 @@ from rich.console import Console
 from test_solve import room_for, routed
 from tiny_model import tiny_cost, tiny_model
 
-from placer.answer.what_if import what_if_parts
+from placer.answer.what_if import what_if_notes, what_if_parts
 from placer.model.spec import ModelSpec
 from placer.planning import plan
 from placer.profiler.profile import Profile
@@ -16,6 +16,7 @@ from placer.profiler.trace.trace import TokenTrace
 from placer.solve_request import SolveRequest
 from placer.solving import solve
 from placer.what_if import WhatIf, what_ifs
+from placer.what_if_section import WhatIfSection
 from placer.workload import Workload
 
 WORKLOAD = Workload(prompt_tokens=64, output_tokens=32, concurrency=1)
@@ -117,3 +118,18 @@ def test_the_document_holds_the_rows_and_the_answer_fits_its_width(
     assert "this plan" in text
     assert "more than 1 CPU threads: cannot be told" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_change_across_a_border_says_why_also_where_it_does_not_fit() -> None:
+    row = WhatIfSection(
+        name="more_running",
+        text="33 running, 33 clients",
+        origin="measured",
+        regime="33 tokens a step lie above the border of the CPU kernel at 32",
+        fits=False,
+        problem="needs 2 GiB more",
+    )
+    assert what_if_notes([row]) == [
+        "* 33 tokens a step lie above the border of the CPU kernel at 32",
+        "33 running, 33 clients *: needs 2 GiB more",
+    ]

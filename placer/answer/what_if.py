@@ -55,7 +55,7 @@ def _cells(row: WhatIfSection, without: str) -> tuple[str, ...]:
         return f"{shown} ({signed_percent(gained[name])})" if name in gained else shown
 
     return (
-        f"{row.text}{' *' if row.regime else ''}",
+        _marked(row),
         changed(figure(row.output_tokens_per_s or 0.0, 1), "output_tokens_per_s"),
         changed(_latency(row.tpot_ms_p95), "tpot_ms_p95"),
         changed(_latency(row.ttft_ms_p95, without), "ttft_ms_p95"),
@@ -64,10 +64,14 @@ def _cells(row: WhatIfSection, without: str) -> tuple[str, ...]:
     )
 
 
+def _marked(row: WhatIfSection) -> str:
+    return f"{row.text} *" if row.regime else row.text
+
+
 def what_if_notes(rows: Sequence[WhatIfSection]) -> list[str]:
     """Borders that are crossed, and what does not fit or cannot be told."""
-    crossed = [f"* {row.regime}" for row in rows if row.regime and row.fits]
-    return crossed + [f"{row.text}: {row.problem}" for row in rows if not row.fits]
+    crossed = [f"* {row.regime}" for row in rows if row.regime]
+    return crossed + [f"{_marked(row)}: {row.problem}" for row in rows if not row.fits]
 
 
 def what_if_origins(rows: Sequence[WhatIfSection]) -> list[str]:
