@@ -19,6 +19,7 @@ def checked_input(path: Path, *, what: str, cure: str, regular: bool = True) -> 
         When it is missing, a directory, not readable, no regular file, or a file of ours of another kind.
     """
     path = Path(path)
+    article = "an" if what[0] in "aeiou" else "a"
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -26,12 +27,12 @@ def checked_input(path: Path, *, what: str, cure: str, regular: bool = True) -> 
     except OSError as error:
         raise BadInputError(f"cannot read {what} {path}: {error.strerror or error}", cure) from None
     if stat.S_ISDIR(mode):
-        raise BadInputError(f"{path} is a directory, where a {what} is expected", cure)
+        raise BadInputError(f"{path} is a directory, where {article} {what} is expected", cure)
     if regular and not stat.S_ISREG(mode):
-        raise BadInputError(f"{path} is no regular file, where a {what} is expected", cure)
+        raise BadInputError(f"{path} is no regular file, where {article} {what} is expected", cure)
     if not os.access(path, os.R_OK):
         raise BadInputError(f"cannot read {what} {path}: no permission", "change its permissions")
     kind = file_kind(path) if what in WRITTEN_BY else None
     if kind not in (None, what):
-        raise BadInputError(f"{path} is a {kind}, where a {what} is expected", WRITTEN_BY[what])
+        raise BadInputError(f"{path} is a {kind}, where {article} {what} is expected", WRITTEN_BY[what])
     return path

@@ -194,7 +194,9 @@ def _poisson(
 
 
 def _given_arrivals(workload: Workload, seed: int) -> Traffic:
-    arrivals_us = np.array(workload.arrivals_s) * 1e6
+    times_s = np.array(workload.arrivals_s)
+    # Counted from the first request: of times since 1970 a double keeps a quarter of a microsecond.
+    arrivals_us = (times_s - times_s[0]) * 1e6
     if workload.request_lengths is None:
         prompts, outputs = _lengths(workload, ((arrivals_us.size, 1),), seed)
     else:

@@ -10,6 +10,8 @@ MOST_CLIENTS = 10_000
 """Clients that a closed loop is simulated for."""
 MOST_ARRIVALS = 10_000
 """Arrival times that one simulation plays."""
+MOST_SPAN_S = 7 * 86_400
+"""Longest time from the first of given arrivals to the last: times that span more are hardly seconds."""
 MOST_VARIATION = 4.0
 MOST_RATE = 1e6
 LONGEST_QUANTILE = 3.09
@@ -99,6 +101,11 @@ class Workload:
             after < before for before, after in pairwise(self.arrivals_s)
         ):
             raise BadInputError("--arrivals: times do not ascend", "sort the requests by arrival time")
+        span_s = self.arrivals_s[-1] - self.arrivals_s[0]
+        if span_s > MOST_SPAN_S:
+            raise BadInputError(
+                f"--arrivals: the requests span {span_s:,.10g} s", f"give seconds, {MOST_SPAN_S:,} at most"
+            )
         if self.request_lengths is not None and len(self.request_lengths) != len(self.arrivals_s):
             raise ValueError("request_lengths must be as many as arrivals_s")
 
@@ -108,12 +115,18 @@ class Workload:
         return self.rate_per_s is not None or self.arrivals_s is not None
 
     @property
+    def arrivals_span_s(self) -> float | None:
+        """Seconds from the first of given arrivals to the last; None where no times are given."""
+        return None if self.arrivals_s is None else self.arrivals_s[-1] - self.arrivals_s[0]
+
+    @property
     def arrival_rate_per_s(self) -> float | None:
         """Requests per second of an open loop; None in a closed one, and where all arrive at one moment."""
         if self.arrivals_s is None:
             return self.rate_per_s
-        span_s = self.arrivals_s[-1] - self.arrivals_s[0]
-        return (len(self.arrivals_s) - 1) / span_s if span_s else None
+        span_s = self.arrivals_span_s or 0.0
+        # Within a microsecond is one moment.
+        return (len(self.arrivals_s) - 1) / span_s if span_s >= 1e-6 else None
 
     @property
     def request_tokens(self) -> int:

@@ -10,6 +10,7 @@ from placer.errors import BadInputError
 from placer.profiler.serving.server import Scheduler
 
 MOST_REQUESTS = 200_000
+_MOST_SPAN_S = 31 * 86_400
 _MOST_OFF = 0.1
 """Share by which a stated throughput may miss tokens over duration, from which both clients compute it."""
 MOST_TOKENS = 10**8
@@ -170,7 +171,14 @@ class ClientResult(BaseModel):
             )
         sent = self.start_times
         if sent is not None and len(sent) == self.completed:
-            return rate, tuple(time - min(sent) for time in sent)
+            first_s = min(sent)
+            span_s = max(sent) - first_s
+            if not span_s <= _MOST_SPAN_S:
+                raise BadInputError(
+                    f"{name}: start_times span {span_s:,.10g} s, more than {_MOST_SPAN_S // 86_400} days",
+                    "run the benchmark again: its times are seconds",
+                )
+            return rate, tuple(time - first_s for time in sent)
         if self.max_concurrency is not None:
             raise BadInputError(
                 f"{name} sent requests at a rate ({rate:g} per second) but held some back (--max-concurrency): when "

@@ -173,3 +173,9 @@ def test_the_settings_are_those_that_sglangs_server_reports() -> None:
     arguments = source("srt/server_args.py").read_text(encoding="utf-8")
     for name in SERVER_ARGUMENTS:
         assert f"\n    {name}: " in arguments
+
+
+def test_requests_sent_over_more_than_a_month_are_no_run(tmp_path: Path) -> None:
+    sent = {"request_rate": 8.0, "max_concurrency": None, "start_times": [0.0, 1.0, 2.0, 1e300]}
+    with pytest.raises(BadInputError, match="start_times span 1e\\+300 s, more than 31 days"):
+        _ = read_benchmark_file(written(tmp_path / "b", vllm_result(**sent))).runs

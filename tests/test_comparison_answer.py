@@ -29,7 +29,7 @@ DOCUMENT = {
     "model": "large", "verdict": "best: gpu-only on 8 GPUs (tp8+ep8)", "advice": None, "notes": [], "rule_of_thumb": {},
     "workload": {
         "prompt_tokens": 1024, "output_tokens": 512, "concurrency": 64, "rate_per_s": None, "arrivals": None,
-        "kv_dtype": "bf16", "slo": {"tpot_ms": None, "ttft_ms": None},
+        "arrivals_span_s": None, "kv_dtype": "bf16", "slo": {"tpot_ms": None, "ttft_ms": None},
     },
     "hardware": {"gpu": "h200", "budget_bytes_per_gpu": 139 * 2**30, "cpu": "xeon-8480+x2", "cpu_method": None},
     "rows": [

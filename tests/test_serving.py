@@ -11,7 +11,7 @@ from placer.profiler.serving.server import Scheduler, Server
 from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.step_time import ConstantStepTimes
 from placer.profiler.serving.traffic import Traffic, spread_lengths
-from placer.serving import serving_figures
+from placer.serving import ServingFigures, serving_figures
 from placer.workload import Workload
 
 TIMES = ConstantStepTimes(decode_step_us=10_000, prefill_step_us=30_000)
@@ -227,3 +227,21 @@ def test_every_part_of_the_requests_has_the_lengths_of_all() -> None:
 def test_traffic_that_cannot_be_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(BadInputError, match=said):
         replace(ONE, **fields)
+
+
+def test_given_times_count_from_the_first() -> None:
+    def figures(first_s: float) -> ServingFigures:
+        times = tuple(first_s + 0.125 * n for n in range(20))
+        return serving_figures(TIMES, server(), replace(ONE, arrivals_s=times), seed=0)
+
+    assert figures(0.0) == figures(1764500000.0)
+
+
+def test_given_times_within_a_microsecond_are_one_moment() -> None:
+    assert replace(ONE, arrivals_s=(0.0, 1e-320)).arrival_rate_per_s is None
+    assert replace(ONE, arrivals_s=(0.0, 0.5, 1.0)).arrival_rate_per_s == 2.0
+
+
+def test_given_times_of_more_than_a_week_are_refused() -> None:
+    with pytest.raises(BadInputError, match="span 604,801 s"):
+        replace(ONE, arrivals_s=(0.0, 604_801.0))

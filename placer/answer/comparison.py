@@ -11,7 +11,7 @@ from rich.text import Text
 
 from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
-from placer.units import GIB, counted, duration, figure, gib, percent
+from placer.units import GIB, counted, duration, figure, gib, percent, rounded
 
 
 def comparison_answer(document: dict[str, Any]) -> RenderableType:
@@ -39,7 +39,7 @@ def comparison_answer(document: dict[str, Any]) -> RenderableType:
 def _asked(document: dict[str, Any]) -> str:
     workload, hardware = document["workload"], document["hardware"]
     if workload["arrivals"] is not None:
-        who = f"{workload['arrivals']:,} given arrivals"
+        who = f"{workload['arrivals']:,} given arrivals over {rounded(workload['arrivals_span_s'], 4)} s"
     elif workload["rate_per_s"] is not None:
         who = f"{workload['rate_per_s']:g} requests per second"
     else:

@@ -35,6 +35,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         null_reasons["workload.rate_per_s"] = "no --rate was given"
     if workload.arrivals_s is None:
         null_reasons["workload.arrivals"] = "no --arrivals were given"
+        null_reasons["workload.arrivals_span_s"] = "no --arrivals were given"
     return {
         "model": comparison.model.name,
         "verdict": verdict(comparison),
@@ -45,6 +46,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             "concurrency": workload.concurrency,
             "rate_per_s": workload.rate_per_s,
             "arrivals": None if workload.arrivals_s is None else len(workload.arrivals_s),
+            "arrivals_span_s": workload.arrivals_span_s,
             "length_variation": workload.length_variation,
             "prefix_hit": workload.prefix_hit,
             "kv_tokens": request.kv_tokens,

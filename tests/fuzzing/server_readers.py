@@ -29,10 +29,13 @@ from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument, write_placement
 from placer.profiler.benchmark_file import BenchmarkFile, distinct_runs, read_benchmark_file
 from placer.profiler.kt_timing_log import KtTimingLog, read_kt_timing_log
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.step_time import ConstantStepTimes
 from placer.profiler.trace.prompt import Prompt, prompts_digest, read_prompts
 from placer.runtime.load import load
 from placer.runtime.vllm.applied import AppliedLayer, AppliedPlan, hot_digest
 from placer.served_settings import served_mismatches
+from placer.serving import serving_figures
 from placer.solvers.bench.family import Size, generated
 from placer.solvers.bench.instance import Instance
 from placer.solvers.bench.instance_file import read_instance, write_instance
@@ -43,6 +46,8 @@ __all__ = ["SERVER_READERS"]
 
 _HOT = {1: [2, 0], 2: [], 3: [1, 3, 0, 2]}
 _PLAN = placement(_HOT, layers=[1, 2, 3], experts=4)
+_TIMES = ConstantStepTimes(decode_step_us=10_000, prefill_step_us=30_000)
+_SERVER = Server(Scheduler.SGLANG, max_running=8, kv_tokens=16_384, chunk_tokens=2048)
 _INFO = {
     "model_path": "/models/tiny-moe",
     "tp_size": 1,
@@ -131,13 +136,15 @@ def _show_applied(applied: Applied) -> None:
 
 def _arrivals(_folder: Path) -> Sequence[bytes]:
     table = "arrival_s,prompt_tokens,output_tokens\n0,512,128\n0.5,100,20\n1.25,7,2\n"
-    return [b"0.0\n0.5\n0.75\n2\n", table.encode(), table.replace("\n", "\r\n").encode()]
+    rows = table.partition("\n")[2]
+    return [b"0.0\n0.5\n0.75\n2\n", table.encode(), rows.encode(), table.replace("\n", "\r\n").encode()]
 
 
 def _use_arrivals(found: Arrivals) -> None:
     prompt, output = found.mean_lengths or (512, 128)
     with contextlib.suppress(PlacerError):
-        Workload(prompt, output, 8, arrivals_s=found.times_s, request_lengths=found.lengths)
+        workload = Workload(prompt, output, 8, arrivals_s=found.times_s, request_lengths=found.lengths)
+        serving_figures(_TIMES, _SERVER, workload, seed=0)
 
 
 def _instances(folder: Path) -> Sequence[bytes]:
