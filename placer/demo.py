@@ -1,6 +1,9 @@
 """`placer demo`: the whole job on the bundled example, with this machine's own kernels."""
 
-from collections.abc import Callable
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,6 +16,7 @@ from placer.answer.placement import placement_answer
 from placer.answer.profile import profile_answer
 from placer.answer.visible import visible
 from placer.errors import MissingComponentError
+from placer.exports import sglang_kt
 from placer.exports.kt_expert_limits import OTHER_KERNELS
 from placer.exports.runtimes import export_placement
 from placer.model.spec import ModelSpec, read_model
@@ -29,12 +33,15 @@ from placer.reports.page import page
 from placer.reports.report import make_report
 from placer.solve_request import SolveRequest
 from placer.workload import Workload
+from placer.written_files import check_replaceable, record_written
 
 EXAMPLE = "qwen3-30b-a3b"
 GPU = "rtx-4090"
 WORKLOAD = Workload(prompt_tokens=1024, output_tokens=512, concurrency=16)
 _HOST_MEMORY_BYTES = 64 * 2**30
 """RAM of the server that the demo plans for; the laptop that runs it may have less."""
+_TRACE, _PROFILE, _PLACEMENT, _REPORT = "trace.safetensors", "profile.json", "placement.json", "report.html"
+_EXPORT = "sglang-kt"
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,54 @@ class Demo:
 
     folder: Path
     answers: tuple[RenderableType, ...]
+
+
+class DemoInterrupted(KeyboardInterrupt):
+    """Ctrl-C in a demo that had written something: what that is, and the command that goes on from there."""
+
+    def __init__(self, folder: Path, written: Sequence[str]) -> None:
+        self.command = _next_command(folder, written)
+        timed = "" if self.command else "; nothing was timed yet: run the demo again"
+        super().__init__(f"{folder} has this run's {' and '.join(written)}{timed}")
+
+
+def _next_command(folder: Path, written: Sequence[str]) -> str | None:
+    if _PLACEMENT in written:
+        words = ["placer", "report", str(folder / _PLACEMENT), "-o", str(folder / _REPORT)]
+    elif _PROFILE in written:
+        words = ["placer", "solve", "--model", str(files("placer.examples") / EXAMPLE)]
+        words += ["--trace", str(folder / _TRACE), "--profile", str(folder / _PROFILE)]
+        words += ["--host-memory", f"{_HOST_MEMORY_BYTES >> 30}GiB", "--force-profile"]
+        words += ["-o", str(folder / _PLACEMENT)]
+    else:
+        return None
+    return shlex.join(words)
+
+
+class _Folder:
+    """The demo's folder, and what this run has written there."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the folder where it is missing; raise BadInputError where files in it would be lost."""
+        check_replaceable(path, (_TRACE, _PROFILE, _PLACEMENT, _REPORT))
+        check_replaceable(path / _EXPORT, sglang_kt.FILES)
+        self.path = path
+        self.written: list[str] = []
+        self._made = [each for each in (path, *path.parents) if not os.path.exists(each)]
+        output_folder(path)
+
+    def add(self, name: str) -> None:
+        """Count ``name`` among what was written."""
+        record_written(self.path, [name])
+        self.written.append(name)
+
+    def remove_empty(self) -> None:
+        """Remove what was made of the path, where nothing was written."""
+        if self.written:
+            return
+        with contextlib.suppress(OSError):
+            for each in self._made:
+                os.rmdir(each)
 
 
 def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text, _share: None) -> Demo:
@@ -54,15 +109,33 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
     Raises
     ------
     BadInputError
-        When ``folder`` cannot be written.
+        When ``folder`` cannot be written, or has a file of a name that the demo writes which is not as placer wrote
+        it there.
+    DemoInterrupted
+        On Ctrl-C, where something was written.
     """
-    output_folder(folder)
+    into = _Folder(folder)
+    try:
+        return _demo(into, progress)
+    except KeyboardInterrupt:
+        if not into.written:
+            raise
+        raise DemoInterrupted(folder, into.written) from None
+    finally:
+        into.remove_empty()
+
+
+def _demo(into: _Folder, progress: Callable[[str, float], None]) -> Demo:
+    folder = into.path
     with as_file(files("placer.examples") / EXAMPLE) as example:
         model = read_model(example)
     progress("synthesising routing", 0.0)
     trace = synthesise(EXAMPLE, seed=0)
-    write_trace(trace, folder / "trace.safetensors")
-    profile = _profile(model, trace, folder, progress)
+    write_trace(trace, folder / _TRACE)
+    into.add(_TRACE)
+    profile = profile_model(model, trace, ProfileRequest(gpu_name=GPU, max_seconds=90.0), progress)
+    write_profile(profile, folder / _PROFILE)
+    into.add(_PROFILE)
     request = SolveRequest(workload=WORKLOAD, budget_bytes=profile.gpu.usable_bytes)
     document = plan(
         model,
@@ -73,11 +146,14 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
         use=ProfileUse(force=True),  # An example is shown on a busy machine too, with its warning.
         progress=progress,
     )
-    write_placement(document, folder / "placement.json")
+    write_placement(document, folder / _PLACEMENT)
+    into.add(_PLACEMENT)
     introduction = Text(
         f"The example: {EXAMPLE}'s shapes, {trace.header.source}; the CPU kernel is timed on this machine, the GPU "
         f"is an {GPU} by its datasheet. Everything is in {visible(str(folder))}."
     )
+    exported = _export(folder, document.cpu_method)
+    report = drawn_report(folder, model, trace, profile, progress)
     return Demo(
         folder,
         (
@@ -87,32 +163,24 @@ def run_demo(folder: Path, progress: Callable[[str, float], None] = lambda _text
             Text(""),
             placement_answer(document, None),
             Text(""),
-            _export(folder, document.cpu_method),
-            drawn_report(folder, model, trace, profile, progress),
+            exported,
+            report,
         ),
     )
-
-
-def _profile(model: ModelSpec, trace: Trace, folder: Path, progress: Callable[[str, float], None]) -> Profile:
-    request = ProfileRequest(gpu_name=GPU, max_seconds=90.0)
-    profile = profile_model(model, trace, request, progress)
-    write_profile(profile, folder / "profile.json")
-    return profile
 
 
 def drawn_report(
     folder: Path, model: ModelSpec, trace: Trace, profile: Profile, progress: Callable[[str, float], None]
 ) -> Text:
     """The line about the report of ``folder``'s placement.json, written there where what draws it is installed."""
-    path = folder / "report.html"
-    made = make_report(
-        folder / "placement.json", profile=profile, trace=trace, model=model, progress=progress
-    )
+    path = folder / _REPORT
+    made = make_report(folder / _PLACEMENT, profile=profile, trace=trace, model=model, progress=progress)
     try:
         text = page(made)
     except MissingComponentError as missing:
         return Text(f"report: none: {missing.what}; do: {missing.hint}, then 'placer report'")
     write_text(path, text)
+    record_written(folder, [_REPORT])
     return Text(f"report: {visible(str(path))}, open it in a browser")
 
 
@@ -122,6 +190,6 @@ def _export(folder: Path, cpu_method: str) -> RenderableType:
             f"export: none, because this machine timed {OTHER_KERNELS[cpu_method]} and SGLang runs kt-kernel's: a plan "
             "timed with one is never exported for the other (install kt-kernel, then run the demo again)"
         )
-    export = export_placement(folder / "placement.json", folder / "sglang-kt", runtime="sglang-kt")
+    export = export_placement(folder / _PLACEMENT, folder / _EXPORT, runtime="sglang-kt")
     written = f"exported for {export.runtime}: {', '.join(export.files)} in {visible(str(export.folder))}"
     return Group(Text(written), command_line("launch:", visible(export.launch_line)))

@@ -3,10 +3,15 @@
 import os
 import secrets
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from placer.errors import BadInputError
+
+_OWN = ".placer-"
+"""What names of files begin with that are no outputs."""
+_written: deque[Path] = deque(maxlen=100)
 
 
 def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> None:
@@ -19,7 +24,7 @@ def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> 
     BadInputError
         When the folder is missing or not writable, or the disk is full; nothing is left behind.
     """
-    path = checked_output(path, flag=flag)
+    given, path = path, checked_output(path, flag=flag)
     # Named before it is there, so that an interrupt at any moment finds what to remove.
     temporary = temporary_beside(path)
     try:
@@ -30,6 +35,7 @@ def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> 
         # Writers add execute permission to it, or put a file of their own in its place.
         temporary.chmod(mode | temporary.stat().st_mode & 0o111)
         os.replace(temporary, path)
+        note_written(given)
     except OSError as error:
         raise BadInputError(
             f"cannot write {path}: {error.strerror or error}",
@@ -41,7 +47,24 @@ def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> 
 
 def temporary_beside(path: Path) -> Path:
     """A name in the folder of ``path`` that nothing has, for what will be renamed onto it."""
-    return path.with_name(f".placer-{secrets.token_hex(8)}")
+    return path.with_name(f"{_OWN}{secrets.token_hex(8)}")
+
+
+def note_written(path: Path) -> None:
+    """Let `written` tell of ``path``."""
+    _written.append(path)
+
+
+def written() -> tuple[Path, ...]:
+    """The outputs that this process has written since `forget_written`, the last hundred, as far as they are there."""
+    return tuple(
+        path for path in dict.fromkeys(_written) if path.is_file() and not path.name.startswith(_OWN)
+    )
+
+
+def forget_written() -> None:
+    """Begin anew what `written` tells."""
+    _written.clear()
 
 
 def checked_output(path: Path, inputs: Iterable[Path] = (), flag: str = "-o") -> Path:

@@ -43,3 +43,33 @@ def test_a_folder_with_other_files_keeps_them(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     export(tmp_path, LAUNCHES["vllm"])
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("runtime", LAUNCHES)
+@pytest.mark.parametrize("name", ["README.md", "launch.sh", "config.yaml"])
+def test_a_file_that_placer_did_not_write_is_never_overwritten(
+    tmp_path: Path, runtime: str, name: str
+) -> None:
+    (tmp_path / name).write_text("MY MODEL CARD")
+    files = [ExportFile(each, b"ours") for each in ("config.yaml", "README.md")]
+    files.append(ExportFile("launch.sh", LAUNCHES[runtime].encode()))
+    with pytest.raises(BadInputError) as caught:
+        write_folder(tmp_path, files, check=lambda _staged: None)
+    assert (
+        caught.value.what == f"{tmp_path / name} would be overwritten, and it is not as placer wrote it there"
+    )
+    assert caught.value.hint == "move it elsewhere, or choose another folder with -o"
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["MY MODEL CARD"]
+
+
+def test_a_stale_file_goes_only_where_placer_wrote_it(tmp_path: Path) -> None:
+    def again(folder: Path) -> None:
+        write_folder(folder, [ExportFile("a", b"1")], check=lambda _staged: None, stale=["record.sh"])
+
+    record = ExportFile("record.sh", b"ours")
+    write_folder(tmp_path / "out", [ExportFile("a", b"1"), record], check=lambda _staged: None)
+    again(tmp_path / "out")
+    assert not (tmp_path / "out" / "record.sh").exists()
+    (tmp_path / "out" / "record.sh").write_text("mine")
+    again(tmp_path / "out")
+    assert (tmp_path / "out" / "record.sh").read_text() == "mine"

@@ -75,6 +75,20 @@ def test_what_is_written_reads_back(tmp_path: Path, family: str) -> None:
             assert np.array_equal(getattr(level, field), getattr(same, field)), field
 
 
+def test_instances_of_another_are_never_overwritten(tmp_path: Path) -> None:
+    instance = generated("balanced", size=Size(2, 16, 2))
+    mine = tmp_path / f"{instance.name}.npz"
+    mine.write_bytes(b"mine")
+    with pytest.raises(BadInputError, match="would be overwritten"):
+        write_instances([instance], tmp_path)
+    assert mine.read_bytes() == b"mine"
+    mine.unlink()
+    assert write_instances([instance], tmp_path) == write_instances([instance], tmp_path) == [mine]
+    with pytest.raises(BadInputError, match=r"would be written twice: two instances have its name"):
+        write_instances([instance, instance], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
     plain = read_instance(stored(tmp_path / "a.npz")).sha256
     spelled_out = stored(

@@ -84,3 +84,30 @@ def hears(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal, or has ended."""
     fields = dict(line.split(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return "Z" in fields["State"] or bool(int(fields["SigCgt"], 16) >> (number - 1) & 1)
+
+
+WRITES_TWO_FILES = """
+import os, signal
+from pathlib import Path
+import placer.cli.entry as entry
+from placer.output import write_text
+def command(**_options):
+    write_text(Path("points.csv"), "")
+    os.kill(os.getpid(), signal.SIGINT)
+    write_text(Path("profile.json"), "")
+entry.app = command
+entry.main()
+"""
+
+
+def test_what_an_interrupted_command_had_written_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WRITES_TWO_FILES],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted: written before that: points.csv\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placer.errors import BadInputError
-from placer.output import checked_output, output_folder, write_text, write_whole
+from placer.output import checked_output, forget_written, output_folder, write_text, write_whole, written
 
 
 def test_a_file_appears_with_its_text(tmp_path: Path) -> None:
@@ -187,3 +187,16 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_option(tmp_path: Path) -
     with pytest.raises(BadInputError, match=r"cannot make the folder .*/file/c: Not a directory") as error:
         output_folder(tmp_path / "file" / "c", "--png")
     assert error.value.hint == "choose another folder with --png"
+
+
+def test_what_was_written_is_known_as_long_as_it_is_there(tmp_path: Path) -> None:
+    forget_written()
+    for name in ("a.json", "b.json", ".placer-files.json", "a.json"):
+        write_text(tmp_path / name, "{}")
+    with pytest.raises(BadInputError):
+        write_text(tmp_path / "missing" / "c.json", "{}")
+    assert written() == (tmp_path / "a.json", tmp_path / "b.json")
+    (tmp_path / "a.json").unlink()
+    assert written() == (tmp_path / "b.json",)
+    forget_written()
+    assert written() == ()

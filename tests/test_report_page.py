@@ -14,12 +14,14 @@ from PIL import Image
 from placements import figures, placement_dict
 from reported import ReportedJob
 
+from placer.errors import BadInputError
 from placer.placement import PlacementDocument, write_placement
 from placer.reports.chart import charts
 from placer.reports.ledger import Ledger
 from placer.reports.page import page
 from placer.reports.picture import write_pictures
 from placer.reports.report import Report, make_report
+from placer.written_files import LIST
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +137,21 @@ def test_pictures_are_for_print(report: Report, tmp_path: Path) -> None:
         "layers.png",
         "cost-cpu.png",
     }
-    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == sorted(
-        path.name for path in paths
-    )
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {LIST, *(path.name for path in paths)}
     for path in paths:
         with Image.open(path) as picture:
             assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
             assert len(set(picture.convert("RGB").getdata())) > 10
+
+
+def test_a_picture_of_another_is_never_overwritten(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "hbm.png").write_bytes(b"mine")
+    with pytest.raises(BadInputError, match=r"hbm\.png would be overwritten") as caught:
+        write_pictures(report, tmp_path)
+    assert caught.value.hint.endswith("choose another folder with --png")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
+    (tmp_path / "hbm.png").unlink()
+    assert write_pictures(report, tmp_path) == write_pictures(report, tmp_path)
 
 
 def test_the_command_writes_both_and_says_what_is_missing(

@@ -18,6 +18,7 @@ from placer.exports.kt_selection import kt_layout, read_logical_count, select_ho
 from placer.exports.sglang_kt import export_sglang_kt
 from placer.placement import PlacementDocument, read_placement
 from placer.profiler.serving.graph_batch import captured_batches
+from placer.written_files import LIST
 
 
 def flags_in(folder: Path) -> dict[str, Any]:
@@ -30,8 +31,8 @@ def flags_in(folder: Path) -> dict[str, Any]:
 
 def test_an_export_is_the_plan_its_flags_and_scripts(tmp_path: Path) -> None:
     result = export_sglang_kt(plan(), tmp_path / "out", config=CONFIG)
-    assert result.files == FILES
-    assert {path.name for path in result.folder.iterdir()} == set(result.files)
+    assert result.files == FILES == sglang_kt.FILES
+    assert {path.name for path in result.folder.iterdir()} == {*result.files, LIST}
     assert list(tmp_path.iterdir()) == [result.folder]
     assert result.runtime == "sglang-kt 0.7.2"
     counts = read_logical_count(result.folder / "init_expert_location.pt")
@@ -192,7 +193,7 @@ def test_an_export_again_replaces_its_files_and_leaves_others(tmp_path: Path) ->
     config = CONFIG | {"architectures": ["OlmoeForCausalLM"]}
     export_sglang_kt(plan(hot={1: [3]}), folder, config=config)
     assert (folder / "init_expert_location.pt").read_bytes() != before
-    assert {path.name for path in folder.iterdir()} == {*FILES, "notes.txt"} - {"record.sh"}
+    assert {path.name for path in folder.iterdir()} == {*FILES, LIST, "notes.txt"} - {"record.sh"}
 
 
 # --- what is refused --------------------------------------------------------------------------------------

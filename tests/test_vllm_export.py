@@ -18,6 +18,7 @@ from placer.exports.vllm import export_vllm
 from placer.exports.vllm_flags import kv_cache_bytes, layer_offload, offload_gib
 from placer.placement import write_placement
 from placer.units import GIB
+from placer.written_files import LIST
 
 
 def flags(folder: Path) -> dict[str, object]:
@@ -97,6 +98,7 @@ def test_the_command_writes_the_folder_and_refuses_flags_of_another_runtime(tmp_
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        LIST,
         "README.md",
         "launch.sh",
         "vllm.yaml",

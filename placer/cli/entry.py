@@ -14,6 +14,7 @@ from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
 from placer.cli.terminal import fail, reset_detail, say
 from placer.cli.usage import usage_error
 from placer.errors import PlacerError
+from placer.output import forget_written, written
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
@@ -23,6 +24,7 @@ _NoArgumentsError: Any = getattr(sys.modules[_UsageError.__module__], "NoArgsIsH
 def main() -> None:
     """Run the command line; exit codes: 0 done, 2 bad input, 3 infeasible, 4 missing component, 130 interrupted."""
     _interrupted.clear()
+    forget_written()
     reset_detail()
     # Python leaves a closed standard stream as None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -60,7 +62,8 @@ def main() -> None:
             fail(usage_error(error, sys.argv[1:]))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        say("interrupted: no result was written")
+        said = ", ".join(map(str, written()))
+        say(f"interrupted: {f'written before that: {said}' if said else 'no result was written'}")
         sys.exit(INTERRUPTED)
     except PlacerError as error:
         fail(error)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import BadInputError
-from placer.output import temporary_beside, write_whole
+from placer.output import note_written, temporary_beside, write_whole
+from placer.written_files import check_replaceable, is_written, record_contents
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,23 @@ def write_folder(
 ) -> None:
     """Write ``files`` into ``folder``, once ``check`` has passed on a staged copy of all of them.
 
-    A new folder appears whole; in one that exists each file is replaced whole, other files stay, and those
-    named in ``stale`` (left by an earlier export) go.
+    A new folder appears whole; in one that exists each file of an earlier export is replaced whole, and those of
+    them named in ``stale`` go. Files that placer did not write stay.
 
     Raises
     ------
     BadInputError
-        When the folder cannot be written, or holds the export of another runtime; what ``check`` raises passes
-        through. Nothing is left behind.
+        When the folder cannot be written, holds the export of another runtime, or has a file of the same name that
+        is not as placer wrote it there; what ``check`` raises passes through. Nothing is left behind.
     """
     folder = Path(folder)
     exists = folder.is_dir()
     if folder.exists() and not exists:
         raise BadInputError(f"cannot write {folder}: it is a file", "give a folder with -o")
+    contents = {file.name: file.content for file in files}
     if exists:
         _check_same_runtime(folder, files)
+        check_replaceable(folder, contents, new=contents)
     # Named before it is there, so that an interrupt at any moment finds what to remove.
     staged = temporary_beside(folder / "file" if exists else folder)
     try:
@@ -59,12 +62,17 @@ def write_folder(
             file.write(staged / file.name)
         check(staged)
         if exists:
+            record_contents(folder, contents)
             for file in files:
                 write_whole(folder / file.name, file.write)
             for name in stale:
-                (folder / name).unlink(missing_ok=True)
+                if is_written(folder, name):
+                    (folder / name).unlink(missing_ok=True)
         else:
+            record_contents(staged, contents)
             os.rename(staged, folder)
+            for file in files:
+                note_written(folder / file.name)
     except OSError as error:
         raise BadInputError(
             f"cannot write {folder}: {error.strerror or error}",

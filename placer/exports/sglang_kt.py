@@ -33,6 +33,18 @@ from placer.placement import PlacementDocument
 from placer.solvers.problem import Mask
 from placer.units import counted
 
+FILES = (
+    COUNTS_FILE,
+    "config.yaml",
+    "README.md",
+    "placement.json",
+    "launch.sh",
+    "preflight.sh",
+    "benchmark.sh",
+    "record.sh",
+)
+"""What an export may write."""
+
 
 def export_sglang_kt(
     placement: PlacementDocument,

@@ -18,6 +18,7 @@ from placer.reports.layer_time import DRAWN_BESIDE, LayerTimes
 from placer.reports.ledger import Ledger
 from placer.reports.report import Report
 from placer.units import gib, percent
+from placer.written_files import check_replaceable, record_written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,7 @@ def write_pictures(report: Report, folder: Path) -> tuple[Path, ...]:
     MissingComponentError
         When matplotlib is not installed.
     BadInputError
-        When ``folder`` cannot be written.
+        When ``folder`` cannot be written, or has a file of a picture's name that is not as placer wrote it there.
     """
     try:
         import matplotlib as mpl  # noqa: PLC0415  # a second, and optional
@@ -46,17 +47,17 @@ def write_pictures(report: Report, folder: Path) -> tuple[Path, ...]:
         raise MissingComponentError(
             "--png draws with matplotlib, which is not installed", "pip install 'moe-placer[report]'"
         ) from None
+    pictures = {f"{name}.png": picture for name, picture in _pictures(report).items()}
     output_folder(folder, "--png")
-    written = []
+    check_replaceable(folder, pictures, "--png")
     # Names out of files are shown as they are, never read as formulas.
     with mpl.rc_context({"font.size": 8, "text.parse_math": False}):
-        for name, (inches, draw) in _pictures(report).items():
+        for name, (inches, draw) in pictures.items():
             figure = Figure(figsize=inches, dpi=DOTS_PER_INCH, layout="constrained")
             draw(figure.subplots())
-            path = folder / f"{name}.png"
-            write_whole(path, partial(figure.savefig, format="png"), "--png")
-            written.append(path)
-    return tuple(written)
+            write_whole(folder / name, partial(figure.savefig, format="png"), "--png")
+            record_written(folder, [name], "--png")
+    return tuple(folder / name for name in pictures)
 
 
 def _pictures(report: Report) -> dict[str, tuple[tuple[float, float], Draw]]:

@@ -13,6 +13,7 @@ from placer.input import checked_input
 from placer.output import output_folder, write_whole
 from placer.solvers.bench.instance import Instance, InstanceLevel
 from placer.solvers.problem import FixedCharge
+from placer.written_files import check_replaceable, record_written
 
 MOST_ENTRIES = 200_000_000
 """Entries of rows [S, L, E] that a level may have: its costs take 16 bytes for each."""
@@ -91,12 +92,19 @@ def write_instances(instances: Sequence[Instance], folder: Path) -> list[Path]:
     Raises
     ------
     BadInputError
-        When the folder cannot be made or written to.
+        When two instances have the same name, the folder cannot be made or written to, or it has a file of an
+        instance's name that is not as placer wrote it there.
     """
-    output_folder(folder, "--write")
     paths = [folder / f"{instance.name}.npz" for instance in instances]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise BadInputError(
+            f"{twice} would be written twice: two instances have its name", "rename one of them"
+        )
+    output_folder(folder, "--write")
+    check_replaceable(folder, [path.name for path in paths], "--write")
     for instance, path in zip(instances, paths, strict=True):
         write_instance(instance, path)
+        record_written(folder, [path.name], "--write")
     return paths
 
 
