@@ -62,13 +62,36 @@ def host_ledger(model: ModelSpec, *, cpu_method: str, chunk_tokens: int, numa_no
     return HostLedger({"experts": experts, "scratch": scratch, "staging": staging}, numa_nodes)
 
 
+@dataclass(frozen=True)
+class HostRoom:
+    """A server's RAM, and how kt-kernel holds experts there; ``memory_bytes`` None is not checked."""
+
+    cpu_method: str
+    numa_nodes: int
+    memory_bytes: int | None
+
+    def ledger(self, model: ModelSpec, chunk_tokens: int) -> HostLedger:
+        """What ``model`` takes there with prefill chunks of so many tokens."""
+        return host_ledger(
+            model, cpu_method=self.cpu_method, chunk_tokens=chunk_tokens, numa_nodes=self.numa_nodes
+        )
+
+    def holds(self, model: ModelSpec, chunk_tokens: int) -> bool:
+        """Whether that fits."""
+        return self.memory_bytes is None or self.ledger(model, chunk_tokens).total_bytes <= self.memory_bytes
+
+
+def enough_memory(needed_bytes: int) -> float:
+    """GiB of a server that holds ``needed_bytes``, rounded up to hundredths."""
+    return math.ceil(needed_bytes / GIB * 100) / 100
+
+
 def check_host_memory(host: HostLedger, memory_bytes: int | None) -> None:
     """Raise InfeasibleError when ``host`` needs more than ``memory_bytes``; None is not checked."""
     if memory_bytes is not None and host.total_bytes > memory_bytes:
         line = max(host.lines, key=lambda name: host.lines[name])
-        enough = math.ceil(host.total_bytes / GIB * 100) / 100
         raise InfeasibleError(
             f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
             f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
-            f"plan for a server with at least {enough:.2f}GiB (--host-memory SIZE)",
+            f"plan for a server with at least {enough_memory(host.total_bytes):.2f}GiB (--host-memory SIZE)",
         )

@@ -2,6 +2,7 @@
 
 from placer.errors import InfeasibleError
 from placer.hbm import repacking_bytes
+from placer.host import HostRoom, check_host_memory
 from placer.hot_bounds import MIN_FLAG, HotBounds, hot_bounds
 from placer.level import Level, levels
 from placer.model.expert_share import expert_share_bytes
@@ -17,11 +18,11 @@ def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]
     BadInputError
         When pins and limits contradict each other, or the request cannot be served at any budget.
     InfeasibleError
-        When no level fits.
+        When no level fits the budget, or none of those that do fits host memory.
     """
     # Contradictions are told before the budget is looked at.
     hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
-    return levels(
+    grid = levels(
         model,
         request.workload,
         tp=request.tp,
@@ -37,6 +38,16 @@ def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
     )
+    return grid if request.host is None else _held(model, grid, request.host)
+
+
+def _held(model: ModelSpec, grid: tuple[Level, ...], host: HostRoom) -> tuple[Level, ...]:
+    """The levels whose host ledger fits: kt-kernel's scratch grows with the chunk."""
+    held = tuple(level for level in grid if host.holds(model, level.settings.chunk_tokens))
+    if not held:
+        least = min(level.settings.chunk_tokens for level in grid)
+        check_host_memory(host.ledger(model, least), host.memory_bytes)
+    return held
 
 
 def roomy_levels(

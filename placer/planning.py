@@ -1,7 +1,7 @@
 """From a solve to the placement document: every figure with its origin."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from placer.choosing import simulated
 from placer.dynamic_document import planned_dynamic
 from placer.errors import BadInputError
 from placer.hbm import REPACKING_NOTE, ServerSettings, context_tokens, repacks
-from placer.host import HostLedger, check_host_memory, host_ledger
+from placer.host import HostLedger, HostRoom
 from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.objective import UNITS
@@ -79,6 +79,9 @@ def plan(
             f"--deferred-experts is {request.behaviour.deferred_experts}",
             f"a token of {model.name} chooses {model.top_k} experts: give 0 to that",
         )
+    memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
+    room = HostRoom(profile.cpu.method, profile.cpu.numa_nodes, memory)
+    request = replace(request, host=room)
     if trace is None:
         for flag, given in (
             ("--pin", request.pins),
@@ -98,12 +101,7 @@ def plan(
         check_trace_of(trace, model)
         solving = part(progress, 0.0, SOLVE_SHARE if what_if else 1.0)
         solved = solve(model, trace, profile.cost_model(), request, solving)
-    chunk = solved.level.settings.chunk_tokens
-    host = host_ledger(
-        model, cpu_method=profile.cpu.method, chunk_tokens=chunk, numa_nodes=profile.cpu.numa_nodes
-    )
-    memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
-    check_host_memory(host, memory)
+    host = room.ledger(model, solved.level.settings.chunk_tokens)
     unchecked = memory is None
     document = placement_document(
         model, trace, profile, request, solved, host, forced=forced, host_unchecked=unchecked

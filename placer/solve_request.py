@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.host import HostRoom
 from placer.objective import Objective
 from placer.profiler.serving.server import Scheduler
 from placer.robust import Criterion
@@ -61,6 +62,8 @@ class SolveRequest:
         By which criterion the worst domain is made as good as can be, or None to plan for all together.
     scheduler
         Whose rules the predicted server schedules by.
+    host
+        The server's RAM, which smaller chunks take less of; None leaves it unchecked.
     behaviour
         What the runtime does beyond its defaults. What it defers is predicted, but no part of the objective.
     objective
@@ -94,6 +97,7 @@ class SolveRequest:
     scheduler: Scheduler = Scheduler.SGLANG
     behaviour: RuntimeBehaviour = DEFAULT_BEHAVIOUR
     objective: Objective = Objective.THROUGHPUT
+    host: HostRoom | None = None
 
     def __post_init__(self) -> None:
         if self.max_running is not None and self.max_running < 1:

@@ -79,16 +79,16 @@ def datasheet_cpu(
 
 
 def _cure(model: ModelSpec, refusing: str, sheet: CpuDatasheet) -> str:
-    """The methods whose kernels take these sizes on this CPU, as ``--cpu-method`` names them."""
-    shape, flags = expert_shape(model), frozenset(sheet.isa)
-    able = [
-        method
-        for method, needs in CPU_METHOD_NEEDS.items()
-        if method != refusing and needs.problem(shape, flags) is None
-    ]
+    able = [method for method in cpu_methods(model, sheet) if method != refusing]
     return (
         f"use --cpu-method {' or '.join(able)}" if able else "no kernel takes such sizes: give another model"
     )
+
+
+def cpu_methods(model: ModelSpec, sheet: CpuDatasheet) -> tuple[str, ...]:
+    """The methods whose kernels take experts of these sizes on this CPU, as ``--cpu-method`` names them."""
+    shape, flags = expert_shape(model), frozenset(sheet.isa)
+    return tuple(method for method, needs in CPU_METHOD_NEEDS.items() if needs.problem(shape, flags) is None)
 
 
 def datasheet_gpu(model: ModelSpec, sheet: GpuDatasheet, tp: int) -> GpuProfile:

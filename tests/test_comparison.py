@@ -16,6 +16,7 @@ from placer.band import Band
 from placer.cpu_datasheet import cpu_datasheet
 from placer.datasheet import gpu_datasheet
 from placer.errors import BadInputError
+from placer.host import HostRoom
 from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import ModelSpec, read_model
 from placer.modes.comparison import Comparison, best_of, compare
@@ -24,7 +25,7 @@ from placer.modes.hardware import ComparedHardware, datasheet_hardware, profiled
 from placer.modes.memory import ModeMemory
 from placer.modes.mode import Cache, Mode, ModeRow, Way
 from placer.modes.request import CompareRequest
-from placer.modes.verdict import verdict
+from placer.modes.verdict import advice, verdict
 from placer.parallelism import Parallelism
 from placer.workload import Workload
 
@@ -175,6 +176,41 @@ def test_host_memory_stops_the_modes_that_need_it(wide: ModelSpec, hardware: Com
         assert obstacle.line in ("host experts", "host scratch")
 
 
+def test_host_memory_chooses_the_chunks_that_it_holds(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    workload = replace(WORKLOAD, prompt_tokens=1024)
+    free = compare(wide, hardware, None, asked(workload=workload))
+    method, nodes = hardware.profile.cpu.method, hardware.profile.cpu.numa_nodes
+
+    def needed_bytes(chunk_tokens: int) -> int:
+        return HostRoom(method, nodes, None).ledger(wide, chunk_tokens).total_bytes
+
+    settings = row_of(free, Mode.HOT_COLD).settings
+    assert settings is not None
+    assert settings.chunk_tokens == 1024
+    tight = compare(wide, hardware, None, asked(workload=workload, host_memory_bytes=needed_bytes(512)))
+    row = row_of(tight, Mode.HOT_COLD)
+    assert row.settings is not None
+    assert row.host is not None
+    assert row.settings.chunk_tokens == 512
+    assert sum(row.host.values()) == needed_bytes(512)
+    # A byte less holds no chunk, and what is asked for then is enough.
+    short = compare(wide, hardware, None, asked(workload=workload, host_memory_bytes=needed_bytes(512) - 1))
+    obstacle = row_of(short, Mode.HOT_COLD).obstacle
+    assert obstacle is not None
+    (cure,) = obstacle.cures
+    enough = float(cure.removeprefix("a server with ").removesuffix(" GiB of memory"))
+    assert needed_bytes(512) <= enough * GIB < needed_bytes(512) + 0.01 * GIB
+
+
+def test_the_least_memory_that_would_do_is_advised(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    found = compare(wide, hardware, None, asked(host_memory_bytes=2**20))
+    short = replace(found, rows=tuple(row for row in found.rows if not row.fits))
+    assert len(short.rows) == 3
+    least = min(short.rows, key=lambda row: sum((row.host or {}).values()))
+    assert least.obstacle is not None
+    assert str(advice(short)).startswith(least.obstacle.cures[0])
+
+
 def test_most_tokens_win_without_targets_and_ties_go_to_the_simplest(roomy: Comparison) -> None:
     best = roomy.best
     assert best is not None
@@ -198,9 +234,10 @@ def test_what_is_within_three_percent_is_a_tie(roomy: Comparison) -> None:
     split = row_of(roomy, Mode.HOT_COLD)
     near = replace(roomy, rows=(rated(four, 100.0), rated(split, 99.0), rated(one, 97.0)))
     assert (near.best, near.tied) == (near.rows[2], (near.rows[1], near.rows[0]))
-    assert "a tie within 3%, and the simplest of it: hot-cold on 1 GPU (tp1), gpu-only on 4 GPUs" in verdict(
-        near
+    tie = (
+        "tied within 3% with hot-cold on 1 GPU (tp1), gpu-only on 4 GPUs (tp4); this is the simplest of them"
     )
+    assert tie in verdict(near)
     apart = replace(roomy, rows=(rated(four, 100.0), rated(one, 96.9)))
     assert (apart.best, apart.tied) == (apart.rows[0], ())
 
@@ -421,7 +458,8 @@ def test_a_model_that_the_cpus_kernel_refuses_is_still_served_by_gpus(wide: Mode
     assert obstacle is not None
     assert obstacle.line == "cpu_kernel"
     assert "is not a multiple of 128" in obstacle.reason
-    assert obstacle.cures == ("--cpu-method AMXINT8 or torch",)
+    # AMXINT8 takes such sizes, but sglang-kt, which runs it, does not.
+    assert obstacle.cures == ("--cpu-method torch",)
     document = comparison_document(comparison)
     assert document["hardware"]["cpu_method"] is None
     assert document["null_reasons"]["hardware.cpu_method"] == obstacle.reason
@@ -435,6 +473,27 @@ def test_a_model_that_the_cpus_kernel_refuses_is_still_served_by_gpus(wide: Mode
     ):
         assert refused[field] is None
         assert refused["null_reasons"][field] == obstacle.reason
+
+
+def test_where_no_runtime_splits_the_experts_no_method_is_offered(wide: ModelSpec) -> None:
+    odd = replace(wide, expert_intermediate_size=576)
+    own = datasheet_hardware(odd, cpu_datasheet("xeon-8480+"), "h100-sxm", None)
+    obstacle = row_of(compare(odd, own, None, asked((2,))), Mode.HOT_COLD, gpus=2).obstacle
+    assert obstacle is not None
+    assert (obstacle.line, obstacle.cures) == ("cpu_kernel", ())
+    assert "no runtime splits the experts of" in obstacle.reason
+
+
+def test_a_cure_leaves_a_way_that_some_runtime_runs(wide: ModelSpec, hardware: ComparedHardware) -> None:
+    # torch's kernel and SGLang's paged experts run on one GPU only: more memory on two helps neither.
+    short = compare(wide, hardware, None, asked((1, 2), host_memory_bytes=2**20))
+    for mode, cache in ((Mode.STREAMED, Cache.LRU), (Mode.HOT_COLD, None)):
+        alone, together = (row_of(short, mode, cache, gpus).obstacle for gpus in (1, 2))
+        assert alone is not None
+        assert together is not None
+        assert alone.cures
+        assert together.cures == ()
+        assert "and no runtime runs this: " in together.reason
 
 
 def test_a_checkpoint_in_four_bits_is_sized_timed_and_fetched_as_it_is_stored(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The host ledger: kt-kernel holds every expert, hot ones too."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,12 @@ from test_model import QWEN3_CODER_480B
 from tiny_model import tiny_model
 
 from placer.errors import InfeasibleError
-from placer.host import CPU_FORMATS, check_host_memory, host_ledger
+from placer.host import CPU_FORMATS, HostRoom, check_host_memory, host_ledger
+from placer.level_room import request_levels
 from placer.model.spec import ModelSpec, read_model
+from placer.solve_request import SolveRequest
 from placer.units import GIB
+from placer.workload import Workload
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +79,17 @@ def test_memory_is_checked_against_every_expert(coder: ModelSpec) -> None:
     # Cold experts alone, 64 of 160, would fit into half of it: the check does not fall for that.
     with pytest.raises(InfeasibleError):
         check_host_memory(host, 128 * GIB)
+
+
+def test_levels_whose_host_ledger_does_not_fit_are_left_out(tiny: ModelSpec) -> None:
+    tiny = replace(tiny, max_context_tokens=4096)
+    asked = SolveRequest(Workload(1024, 64, 4), budget_bytes=8 * GIB)
+    free = request_levels(tiny, asked)
+    chunks = sorted({level.settings.chunk_tokens for level in free})
+    assert chunks == [512, 1024]
+    enough = HostRoom("RAWINT4", 1, None).ledger(tiny, 512).total_bytes
+    tight = replace(asked, host=HostRoom("RAWINT4", 1, enough))
+    assert request_levels(tiny, tight) == tuple(each for each in free if each.settings.chunk_tokens == 512)
+    short = replace(asked, host=HostRoom("RAWINT4", 1, enough - 1))
+    with pytest.raises(InfeasibleError, match="host memory"):
+        request_levels(tiny, short)

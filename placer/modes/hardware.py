@@ -9,7 +9,7 @@ from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
 from placer.profiler import roofline
 from placer.profiler.datasheet_cpu import DatasheetCpu
-from placer.profiler.datasheet_profile import datasheet_gpu, datasheet_profile
+from placer.profiler.datasheet_profile import cpu_methods, datasheet_gpu, datasheet_profile
 from placer.profiler.profile import Profile
 from placer.profiler.profile_use import check_profile_matches
 
@@ -28,13 +28,13 @@ class ComparedHardware:
     gpu
         Whose datasheet costs the GPU side where ``profile`` has none for the size asked.
     cold_problem
-        Why the CPU's kernel cannot run the model, and what to do; None where it can.
+        Why the CPU's kernel cannot run the model, and the methods whose kernels can; None where it does.
     """
 
     model: ModelSpec
     profile: Profile
     gpu: GpuDatasheet
-    cold_problem: tuple[str, str] | None = None
+    cold_problem: tuple[str, tuple[str, ...]] | None = None
 
     def at(self, parallel: Parallelism, served: ModelSpec | None = None) -> Profile:
         """The profile of a server that is spread like this and holds experts on GPUs as ``served`` (None: `model`).
@@ -129,7 +129,7 @@ def datasheet_hardware(
     try:
         return ComparedHardware(model, datasheet_profile(model, cpu, gpu), gpu)
     except BadInputError as error:
-        problem = (error.what, error.hint.removeprefix("use "))
+        problem = (error.what, cpu_methods(model, cpu))
         return ComparedHardware(
             model, datasheet_profile(model, cpu, gpu, method=ANY_SHAPE_METHOD), gpu, problem
         )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from placer.host import HostRoom
 from placer.model.spec import ModelSpec
 from placer.modes.request import CompareRequest
 from placer.modes.search import target_excess
@@ -19,7 +20,12 @@ SECONDS = 5.0
 
 
 def solve_compared(
-    model: ModelSpec, trace: Trace | None, cost: CostModel, request: CompareRequest, tp: int
+    model: ModelSpec,
+    trace: Trace | None,
+    cost: CostModel,
+    request: CompareRequest,
+    tp: int,
+    host: HostRoom | None = None,
 ) -> Solved:
     """The best placement over ``tp`` GPUs; where it misses the targets, one of fewer running requests that keeps them.
 
@@ -44,6 +50,7 @@ def solve_compared(
         device_bytes=request.device_bytes,
         scheduler=request.scheduler,
         behaviour=request.behaviour,
+        host=host,
     )
     found = [_solved(model, trace, cost, asked)]
     running = found[0].level.settings.max_running_requests

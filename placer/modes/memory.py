@@ -12,7 +12,7 @@ from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
 from placer.modes.mode import Cache, Mode, Obstacle, Way
 from placer.modes.request import MOST_GPUS, CompareRequest
-from placer.modes.served_experts import served_model
+from placer.modes.served_experts import runtime_problem, served_model
 from placer.parallelism import Parallelism
 from placer.remedy import largest, remedies
 from placer.units import gib
@@ -27,16 +27,27 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class ModeMemory:
-    """The memory side of ``way`` for ``model`` under ``request``."""
+    """The memory side of ``way`` for ``model`` under ``request``.
+
+    ``cpu_method`` is the one that cold experts are computed by; None does not ask whether a runtime runs the way.
+    """
 
     model: ModelSpec
     way: Way
     request: CompareRequest
+    cpu_method: str | None = None
 
     @cached_property
     def served(self) -> ModelSpec:
         """``model`` with its experts as this mode holds them on GPUs."""
         return served_model(self.model, self.way.mode)
+
+    @cached_property
+    def stopper(self) -> str | None:
+        """Why no runtime runs the way, or None."""
+        if self.cpu_method is None:
+            return None
+        return runtime_problem(self.model, self.way, self.cpu_method)
 
     @property
     def least_per_layer(self) -> int:
@@ -77,23 +88,34 @@ class ModeMemory:
             return None
         ledger = least.ledger()
         line = ledger.binding_line or "unused"
-        return Obstacle(
+        return self.refusal(
             line,
             f"{gib(-ledger.unused_bytes)} per GPU short at line {line!r} ({gib(ledger.lines[line])})",
-            (*(each.advice for each in remedies(least, _FLAGS)), *self._more_gpus()),
+            tuple(each.advice for each in remedies(least, _FLAGS)),
+            self._more_gpus(),
         )
 
+    def refusal(
+        self, line: str, reason: str, here: tuple[str, ...], elsewhere: tuple[str, ...] = ()
+    ) -> Obstacle:
+        """The obstacle ``reason``, with only those cures after which a runtime runs the way.
+
+        ``here`` leave the way as it is, ``elsewhere`` make it one that runs. Where none is left, it says why.
+        """
+        cures = (*(here if self.stopper is None else ()), *elsewhere)
+        why = f"; and no runtime runs this: {self.stopper}" if self.stopper and not cures else ""
+        return Obstacle(line, reason + why, cures)
+
     def possible_gpus(self) -> tuple[str, ...]:
-        """The flag with every number of GPUs over which the model can be spread and fits; () where there is none."""
-        counts = [
-            str(gpus)
-            for gpus in range(1, MOST_GPUS + 1)
-            if fitting(self.model, self.way.mode, self.way.cache, self.request, gpus) is not None
-        ]
+        """The flag with every number of GPUs on which the way fits and runs; () where there is none."""
+        counts = [str(gpus) for gpus in range(1, MOST_GPUS + 1) if self._on(gpus) is not None]
         return (f"--gpus {','.join(counts)}",) if counts else ()
 
+    def _on(self, gpus: int) -> "ModeMemory | None":
+        return fitting(self.model, self.way.mode, self.way.cache, self.request, gpus, self.cpu_method)
+
     def _more_gpus(self) -> tuple[str, ...]:
-        enough = fewest_gpus(self.model, self.way.mode, self.way.cache, self.request)
+        enough = fewest_gpus(self.model, self.way.mode, self.way.cache, self.request, self.cpu_method)
         return () if enough is None else (f"--gpus {enough.way.parallel.gpus} ({enough.way.spread})",)
 
     def _demand(self, running: int, chunk_tokens: int) -> MemoryDemand:
@@ -127,23 +149,33 @@ class ModeMemory:
 
 
 def fewest_gpus(
-    model: ModelSpec, mode: Mode, cache: Cache | None, request: CompareRequest
+    model: ModelSpec,
+    mode: Mode,
+    cache: Cache | None,
+    request: CompareRequest,
+    cpu_method: str | None = None,
 ) -> ModeMemory | None:
-    """The smallest server on 1, 2, 4... GPUs that fits; None where none up to `MOST_GPUS` does."""
+    """The smallest server on 1, 2, 4... GPUs that fits and runs; None where none up to `MOST_GPUS` does."""
     gpus = 1
     while gpus <= MOST_GPUS:
-        if memory := fitting(model, mode, cache, request, gpus):
+        if memory := fitting(model, mode, cache, request, gpus, cpu_method):
             return memory
         gpus *= 2
     return None
 
 
 def fitting(
-    model: ModelSpec, mode: Mode, cache: Cache | None, request: CompareRequest, gpus: int
+    model: ModelSpec,
+    mode: Mode,
+    cache: Cache | None,
+    request: CompareRequest,
+    gpus: int,
+    cpu_method: str | None = None,
 ) -> ModeMemory | None:
-    """The smallest server on so many GPUs that fits, in the first spread in which one does."""
+    """The smallest server on so many GPUs that fits and runs, in the first spread in which one does."""
     for parallel in spreads(gpus) if mode is not Mode.HOT_COLD else (Parallelism(gpus),):
-        memory = ModeMemory(model, Way(mode, parallel, cache), request)
-        if spread_problem(memory.served, parallel) is None and memory.least.fits:
+        memory = ModeMemory(model, Way(mode, parallel, cache), request, cpu_method)
+        possible = memory.stopper is None and spread_problem(memory.served, parallel) is None
+        if possible and memory.least.fits:
             return memory
     return None

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import replace
 
 from placer.hbm import hbm_ledger
-from placer.host import host_ledger
+from placer.host import HostRoom, enough_memory
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import GpuLayers, spread_problem
 from placer.modes.hardware import ComparedHardware
@@ -14,7 +14,7 @@ from placer.modes.memory import ModeMemory
 from placer.modes.mode import Cache, Mode, ModeFigures, ModeRow, Obstacle, Way
 from placer.modes.request import CompareRequest
 from placer.modes.search import banded, search
-from placer.modes.served_experts import experts_origin, paging_problem, served_model, split_problem
+from placer.modes.served_experts import experts_origin, served_model
 from placer.modes.step_times import LayersOf, ModeTimes
 from placer.modes.steps import ComparedSteps
 from placer.modes.streamed import ORIGIN, HitShares, StreamedLayers, expert_fetch_us, host_bytes
@@ -22,7 +22,7 @@ from placer.parallelism import Parallelism
 from placer.profiler.profile import Profile
 from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.trace import Trace
-from placer.units import gib
+from placer.units import counted, gib
 
 _SCHEDULERS = {Scheduler.SGLANG: "SGLang", Scheduler.VLLM: "vLLM"}
 
@@ -53,16 +53,33 @@ class ModeRows:
 
     def row(self, way: Way) -> ModeRow:
         """One way of running the model."""
-        memory = ModeMemory(self._model, way, self._request)
+        memory = ModeMemory(self._model, way, self._request, self._hardware.profile.cpu.method)
+        if way.mode is Mode.HOT_COLD and self._hardware.cold_problem is not None:
+            return self._without_kernel(way, memory, *self._hardware.cold_problem)
         if problem := spread_problem(memory.served, way.parallel):
-            return _refused(way, Obstacle("parallelism", problem, memory.possible_gpus()))
+            return _refused(way, memory.refusal("parallelism", problem, (), memory.possible_gpus()))
         if obstacle := memory.obstacle():
             return _refused(way, obstacle, memory)
-        if way.mode is Mode.HOT_COLD:
-            stopper = split_problem(self._model, self._hardware.profile.cpu.method, way.parallel.tp)
-            return replace(self._hot_cold(way, memory), stopper=stopper)
-        stopper = paging_problem(self._model, way.cache, way.parallel.gpus)
-        return replace(self._on_gpus(way, memory), stopper=stopper)
+        made = self._hot_cold if way.mode is Mode.HOT_COLD else self._on_gpus
+        stopper = None if memory.stopper is None else f"{memory.stopper}: this row is what they would give"
+        return replace(made(way, memory), stopper=stopper)
+
+    def _without_kernel(
+        self, way: Way, memory: ModeMemory, problem: str, methods: tuple[str, ...]
+    ) -> ModeRow:
+        """The row of a model that the CPU's kernel cannot run; another of ``methods`` may, where a runtime runs it."""
+        possible = spread_problem(memory.served, way.parallel) is None
+        tried = [method for method in methods if possible and memory.least.fits]
+        runs = [method for method in tried if replace(memory, cpu_method=method).stopper is None]
+        if runs:
+            return _refused(
+                way, Obstacle("cpu_kernel", problem, (f"--cpu-method {' or '.join(runs)}",)), memory
+            )
+        gpus = counted(way.parallel.gpus, "GPU")
+        why = (
+            f"{problem}; and no runtime splits the experts of {self._model.name} on {gpus} by another kernel"
+        )
+        return _refused(way, Obstacle("cpu_kernel", why), memory if possible else None)
 
     def again(self, request: CompareRequest, row: ModeRow) -> ModeRow:
         """The way of ``row`` under another ``request``, on the steps that were costed for this one."""
@@ -78,7 +95,7 @@ class ModeRows:
     def _on_gpus(self, way: Way, memory: ModeMemory) -> ModeRow:
         request, gpu = self._request, self._hardware.gpu
         host = {} if way.cache is None else host_bytes(self._served, way.cache, way.parallel)
-        if obstacle := self._host_obstacle(host):
+        if obstacle := self._host_obstacle(memory, host):
             return _refused(way, obstacle, memory, host)
         computed = self._gpu_layers(way.parallel)
         fetch_bytes_per_s = self._hardware.fetch_bytes_per_s(way.parallel.gpus)
@@ -130,23 +147,17 @@ class ModeRows:
     def _hot_cold(self, way: Way, memory: ModeMemory) -> ModeRow:
         model, request, tp = self._model, self._request, way.parallel.tp
         profile = self._hardware.at(way.parallel)
-        if self._hardware.cold_problem is not None:
-            why, cure = self._hardware.cold_problem
-            return _refused(way, Obstacle("cpu_kernel", why, (cure,)), memory)
         cost, cpu = profile.cost_model(), profile.cpu
-        least = host_ledger(
-            model, cpu_method=cpu.method, chunk_tokens=memory.least.chunk_tokens, numa_nodes=cpu.numa_nodes
-        )
-        if obstacle := self._host_obstacle(least.lines):
+        room = HostRoom(cpu.method, cpu.numa_nodes, request.host_memory_bytes)
+        least = room.ledger(model, memory.least.chunk_tokens)
+        if obstacle := self._host_obstacle(memory, least.lines):
             return _refused(way, obstacle, memory, least.lines)
-        solved = solve_compared(model, self._trace, cost, request, tp)
+        solved = solve_compared(model, self._trace, cost, request, tp, room)
         settings, hot_experts = solved.level.settings, int(solved.hot.sum())
         found = solved.prediction
         if found.serving is None or found.bands is None:
             raise ValueError("a solved placement is predicted with its bands")
-        host = host_ledger(
-            model, cpu_method=cpu.method, chunk_tokens=settings.chunk_tokens, numa_nodes=cpu.numa_nodes
-        )
+        host = room.ledger(model, settings.chunk_tokens)
         return ModeRow(
             way=way,
             obstacle=None,
@@ -195,15 +206,15 @@ class ModeRows:
             parallel.tp,
         )
 
-    def _host_obstacle(self, lines: Mapping[str, int]) -> Obstacle | None:
-        memory, needed = self._request.host_memory_bytes, sum(lines.values())
-        if memory is None or needed <= memory:
+    def _host_obstacle(self, memory: ModeMemory, lines: Mapping[str, int]) -> Obstacle | None:
+        held, needed = self._request.host_memory_bytes, sum(lines.values())
+        if held is None or needed <= held:
             return None
         line = max(lines, key=lambda name: lines[name])
-        return Obstacle(
+        return memory.refusal(
             f"host {line}",
-            f"host memory of {gib(memory)} is {gib(needed - memory)} short at line {line!r} ({gib(lines[line])})",
-            (f"a server with {gib(needed)} of memory",),
+            f"host memory of {gib(held)} is {gib(needed - held)} short at line {line!r} ({gib(lines[line])})",
+            (f"a server with {enough_memory(needed):,.2f} GiB of memory",),
         )
 
 

@@ -6,7 +6,7 @@ from placer.exports.kt_architectures import SPLIT_ARCHITECTURES
 from placer.exports.kt_expert_limits import BLOCK, OTHER_KERNELS
 from placer.exports.vllm_plugin import COLD_PATHS
 from placer.model.spec import GPU_FORMAT, ModelSpec
-from placer.modes.mode import Cache, Mode
+from placer.modes.mode import Cache, Mode, Way
 from placer.runtime.vllm.support import ARCHITECTURES
 
 _PLAIN = ("f32", "f16", "bf16")
@@ -58,15 +58,22 @@ def experts_origin(model: ModelSpec, mode: Mode) -> str:
     )
 
 
+def runtime_problem(model: ModelSpec, way: Way, cpu_method: str) -> str | None:
+    """Why no runtime runs ``model`` in this way, cold experts by ``cpu_method``, or None."""
+    if way.mode is Mode.HOT_COLD:
+        return split_problem(model, cpu_method, way.parallel.tp)
+    return paging_problem(model, way.cache, way.parallel.gpus)
+
+
 def paging_problem(model: ModelSpec, cache: Cache | None, gpus: int) -> str | None:
     """Why no runtime keeps a cache of experts like this, or None."""
     if cache is not Cache.LRU:
         return None
     if gpus > 1:
-        return "SGLang's paged experts run on one GPU only: on more, this row is what they would give"
+        return "SGLang's paged experts run on one GPU only"
     form = served_model(model, Mode.STREAMED).gpu_format
     if not form.startswith(_PAGED):
-        return f"SGLang's paged experts do not take {form}: this row is what they would give"
+        return f"SGLang's paged experts do not take {form}"
     return None
 
 
@@ -75,7 +82,7 @@ def split_problem(model: ModelSpec, cpu_method: str, tp: int) -> str | None:
     kt, plugin = _beyond_sglang_kt(model, cpu_method), _beyond_plugin(model, cpu_method, tp)
     if kt is None or plugin is None:
         return None
-    return f"{kt}, and {plugin}: this row is what they would give"
+    return f"{kt}, and {plugin}"
 
 
 def _beyond_sglang_kt(model: ModelSpec, cpu_method: str) -> str | None:

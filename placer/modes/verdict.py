@@ -1,7 +1,7 @@
 """The verdict of a comparison: which row wins and what ties with it, or which target is missed, and by how much."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from placer.modes.comparison import TIE, Comparison
@@ -45,7 +45,7 @@ def verdict(comparison: Comparison) -> str:
         return _nothing(comparison)
     parts = [f"best: {name(best)}, {_reached(best)}"]
     if comparison.tied:
-        parts.append(f"a tie within {TIE:.0%}, and the simplest of it: {_names(comparison.tied)}")
+        parts.append(f"{_tie(comparison.tied)}")
     parts += _at_a_rate(comparison, best)
     fewest = comparison.fewest
     if fewest is not None and fewest != best:
@@ -62,12 +62,20 @@ def advice(comparison: Comparison) -> str | None:
         return f"{relaxed.flags}, tried: {name(relaxed.row)} keeps that{_settings(relaxed.row)}"
     if any(row.fits for row in comparison.rows):
         return None
-    # What is least short comes first.
-    ordered = sorted(comparison.rows, key=lambda row: math.inf if row.hbm is None else -row.hbm.unused_bytes)
-    for row in ordered:
+    for row in sorted(comparison.rows, key=lambda row: _short(comparison, row)):
         if row.obstacle is not None and row.obstacle.cures:
             return f"{' or '.join(row.obstacle.cures)}, for {_way_name(row)}"
     return None
+
+
+def _short(comparison: Comparison, row: ModeRow) -> tuple[bool, float]:
+    """How little more would do: host memory before the dearer memory of GPUs, then by the bytes that are short."""
+    if row.hbm is None:
+        return True, math.inf
+    if row.hbm.unused_bytes < 0:
+        return True, -row.hbm.unused_bytes
+    held = comparison.request.host_memory_bytes or 0
+    return False, 0.0 if row.host is None else sum(row.host.values()) - held
 
 
 def missed_targets(comparison: Comparison) -> tuple[MissedTarget, ...]:
@@ -202,6 +210,11 @@ def _settings(row: ModeRow) -> str:
         return ""
     chosen = row.settings
     return f", at {counted(chosen.max_running_requests, 'running request')} and chunks of {chosen.chunk_tokens:,}"
+
+
+def _tie(rows: Sequence[ModeRow]) -> str:
+    """What the best row is no faster than."""
+    return f"tied within {TIE:.0%} with {_names(rows)}; this is the simplest of them"
 
 
 def _names(rows: Iterable[ModeRow]) -> str:
