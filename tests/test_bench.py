@@ -187,7 +187,7 @@ def test_an_interrupted_benchmark_leaves_no_solver_running() -> None:
     deadline = time.monotonic() + 60
     solvers: list[psutil.Process] = []
     while not solvers and time.monotonic() < deadline:
-        solvers = [one for one in process.children() if "spawn_main" in " ".join(one.cmdline())]
+        solvers = [one for one in process.children() if "fresh_process" in " ".join(one.cmdline())]
         time.sleep(0.1)
     assert solvers
     # Under nohup the end of the terminal is no end of the work.

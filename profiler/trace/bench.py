@@ -1,13 +1,11 @@
 """How long import and replay of a trace take, and how much memory, at growing sizes."""
 
-import multiprocessing
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import psutil
@@ -18,6 +16,7 @@ from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.importing import import_trace
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.synth import synthesise
+from placer.solvers.fresh_process import EndedWithoutAnswerError, run_fresh
 from placer.solvers.peak_memory import PeakMemory
 
 CONCURRENCY = 64
@@ -26,6 +25,8 @@ _PRESET = "gpt-oss-20b"
 _REQUESTS, _REQUEST_TOKENS = 64, 256
 _LEAST_IDS, _MOST_IDS = 100_000, 10_000_000_000
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Progress = Callable[[str, float], None]
 
 
@@ -80,10 +81,8 @@ def bench_trace(
         for number, ids in enumerate(sizes):
             progress(f"{ids:,} ids", number / len(sizes))
             path = Path(folder) / f"{ids}.npz"
-            with _process() as pool:
-                pool.apply(_generate, (ids, path))
-            with _process() as pool:
-                yield pool.apply(_measure, (path, Path(folder), KnownModel()))
+            _fresh(_generate, ids, path)
+            yield _fresh(_measure, path, Path(folder), KnownModel())
             path.unlink()
 
 
@@ -95,16 +94,18 @@ def bench_file(source: Path, model: KnownModel) -> TraceBenchRow:
     BadInputError
         When the file cannot be imported, or holds no decode tokens.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder,
-        _process() as pool,
-    ):
-        return pool.apply(_measure, (source, Path(folder), model))
+    with tempfile.TemporaryDirectory(prefix="placer-trace-bench-") as folder:
+        return _fresh(_measure, source, Path(folder), model)
 
 
-def _process() -> Pool:
-    """A process that has held no trace yet; Ctrl-C is left to this one, which ends it."""
-    return multiprocessing.get_context("spawn").Pool(1, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+def _fresh(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """What ``function`` returns in a process that has held no trace yet."""
+    try:
+        return run_fresh(function, *args, **kwargs)
+    except EndedWithoutAnswerError as ended:
+        raise BadInputError(
+            f"the process that measures {ended}", "it was killed or crashed: check the free memory"
+        ) from None
 
 
 def _generate(ids: int, path: Path) -> None:

@@ -1,17 +1,12 @@
 """One solver on one instance, in a process of its own, so that time and memory are this run's alone."""
 
-import contextlib
-import os
-import signal
 import time
 from dataclasses import dataclass
-from multiprocessing import get_context, resource_tracker
-from multiprocessing.connection import Connection
 from typing import NoReturn
 
 import psutil
 
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError
 from placer.solvers.bench.instance import Instance
 from placer.solvers.bench.level_choice import solve_levels
 from placer.solvers.bench.rival import RivalAnswer
@@ -19,6 +14,7 @@ from placer.solvers.bench.rival_cbc import run_cbc
 from placer.solvers.bench.rival_highs import run_highs
 from placer.solvers.bench.sparse_program import sparse_program
 from placer.solvers.bench.trajectory import Milestone
+from placer.solvers.fresh_process import EndedWithoutAnswerError, end_with, run_fresh
 from placer.solvers.ilp import TOLERANCE
 from placer.solvers.peak_memory import PeakMemory
 from placer.solvers.problem import PlacementProblem
@@ -83,64 +79,21 @@ def run_solver(instance: Instance, solver: str, limits: Limits) -> SolverRun:
     BadInputError
         When the process was killed or crashed.
     """
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs,))
-    # Ctrl-C goes to every process of the terminal; the one that waits ends this one. A blocked signal stays blocked
-    # in a new process, so that it is not told of while it still imports.
-    # Started first: its start would unblock the signal.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        process.start()
-    except BaseException:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        raise
-    try:
-        theirs.close()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        ours.send((instance, solver, limits))
-        answer: SolverRun | PlacerError = ours.recv()
-    except (EOFError, BrokenPipeError):
-        process.join()
+        return run_fresh(_work, instance, solver, limits)
+    except EndedWithoutAnswerError as ended:
         raise BadInputError(
-            f"{instance.name}: the {solver} solver ended with exit code {process.exitcode}",
-            "it was killed or crashed: check the free memory",
+            f"{instance.name}: the {solver} solver {ended}", "it was killed or crashed: check the free memory"
         ) from None
-    except BaseException:
-        # Interrupted: neither the solver nor CBC, its child, runs on.
-        _kill(process.pid)
-        raise
-    finally:
-        process.join()
-    if isinstance(answer, PlacerError):
-        raise answer
-    return answer
 
 
-def _kill(pid: int | None) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        for one in (*process.children(recursive=True), process):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-
-
-def _work(channel: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        instance, solver, limits = channel.recv()
-    except EOFError:
-        return
+def _work(instance: Instance, solver: str, limits: Limits) -> SolverRun:
     problems = instance.problems()
-    try:
-        with PeakMemory() as memory:
-            if solver == STRUCTURED:
-                channel.send(_structured(problems, limits, memory))
-            else:
-                _rival(channel, problems, solver, limits, memory)
-    except PlacerError as error:
-        channel.send(error)
+    with PeakMemory() as memory:
+        if solver == STRUCTURED:
+            return _structured(problems, limits, memory)
+        _rival(problems, solver, limits, memory)
+    raise AssertionError("a rival's answer ends the process")
 
 
 def _structured(problems: tuple[PlacementProblem, ...], limits: Limits, memory: PeakMemory) -> SolverRun:
@@ -166,7 +119,6 @@ def _proven(solution: Solution) -> SolverStatus:
 
 
 def _rival(
-    channel: Connection,
     problems: tuple[PlacementProblem, ...],
     solver: str,
     limits: Limits,
@@ -177,10 +129,8 @@ def _rival(
 
     def finish(answer: RivalAnswer) -> NoReturn:
         seconds, cpu_seconds = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
-        channel.send(_judged(problems, solver, answer, seconds, cpu_seconds, memory.peak_bytes))
-        channel.close()
         # The solver may still be running in another thread: nothing in this process is needed any more.
-        os._exit(0)
+        end_with(_judged(problems, solver, answer, seconds, cpu_seconds, memory.peak_bytes))
 
     if solver == "highs":
         run_highs(program, gap=limits.gap, time_limit_s=limits.time_limit_s, cpu=limits.cpu, finish=finish)
