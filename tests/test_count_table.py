@@ -50,10 +50,14 @@ def test_columns_are_found_in_any_order_case_and_separator(tmp_path: Path) -> No
     assert read(written(tmp_path / "u", "\ufefflayer\texpert\tcount\r\n0\t1\t3.0\r\n"), top_k=1).tokens == 3
 
 
-def test_a_domain_is_a_window_and_its_name_is_said_to_be_lost(tmp_path: Path) -> None:
+def test_a_domain_is_a_window_and_only_which_one_it_is_is_lost(tmp_path: Path) -> None:
     trace = read(written(tmp_path / "t", "layer,expert,count,domain\n0,0,1,law\n0,1,2,code\n"), top_k=1)
     assert trace.counts.tolist() == [[[1, 0]], [[0, 2]]]
-    assert any("no domain names" in note for note in trace.header.notes)
+    assert trace.header.domains == ("code", "law")
+    assert any("do not keep which domain a window is of" in note for note in trace.header.notes)
+    one = read(written(tmp_path / "u", "layer,expert,count,domain\n0,0,1,law\n0,1,2,\n"), top_k=1)
+    assert one.header.domains == ("law",)
+    assert not any("which domain" in note for note in one.header.notes)
 
 
 def test_rows_of_one_expert_are_added_up_and_counted(tmp_path: Path) -> None:
@@ -75,9 +79,9 @@ def test_the_model_says_layers_and_experts(tmp_path: Path) -> None:
     path = written(tmp_path / "t", TABLE)
     assert read(path, layers=(1, 3), experts=8).counts.shape == (2, 2, 8)
     for model, says in (
-        ({"layers": (1, 2)}, "layer 3 has no experts"),
+        ({"layers": (1, 2)}, "t, line 4: layer 3 has no experts"),
         ({"layers": (1, 2, 3)}, "nothing was routed in MoE layer 2"),
-        ({"experts": 2}, "expert 2, the model has 2"),
+        ({"experts": 2}, "t, line 3: expert 2, the model has 2"),
         ({"top_k": None}, "does not say top-k"),
     ):
         with pytest.raises(BadInputError, match=says):
@@ -124,7 +128,7 @@ def test_more_requests_than_windows_fit_are_dealt_out(
         ("layer,expert,count\n99999999999,0,1\n", "layer 99999999999"),
         ("layer,expert,count\n0,0,1,2,3\n", "more fields than the first line"),
         ("layer,expert,count\n0,0,1\n0,0,1,2,3\n", "not readable as CSV"),
-        ("layer,expert,count\n0,0,7\n0,1,1\n", "7 selections of one expert, 4 tokens"),
+        ("layer,expert,count\n0,0,7\n0,1,1\n", "line 2: 7 selections of expert 0 in layer 0, .* 4 tokens"),
         ('layer,expert,count\n0,0,"1\n', "not readable as CSV|whole number"),
         ("layer,expert,count,phase\n0,0,1,both\n", "phase 'both'"),
         ("layer,expert,count\n0,\x000,1\n", "CSV|whole number"),
@@ -135,6 +139,81 @@ def test_more_requests_than_windows_fit_are_dealt_out(
 def test_a_table_that_makes_no_sense_is_refused(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=says):
         read(written(tmp_path / "t", text), format="csv")
+
+
+FAULTY = {
+    "x": r"expert is not a whole number \('x'\)",
+    "": r"expert is not a whole number \(it is empty\)",
+    "1.5": r"expert is not a whole number \('1.5'\)",
+    "-2": "expert -2 is not between 0 and 65534",
+    "99": "expert 99, the model has 32 experts",
+}
+
+
+@pytest.mark.parametrize("value", FAULTY)
+@pytest.mark.parametrize("chunk_rows", [7, 500_000])
+def test_the_line_of_a_fault_and_its_value_are_named(
+    value: str, chunk_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows 0, 1, … are on lines 2, 3, …; the fault is on line 51 of 60, and a worse one follows."""
+    monkeypatch.setattr("placer.profiler.trace.csv_file._CHUNK_ROWS", chunk_rows)
+    experts = ["3"] * 59
+    experts[49], experts[55] = value, "nothing"
+    path = written(tmp_path / "t.csv", "layer,expert,count\n" + "".join(f"0,{one},1\n" for one in experts))
+    if value in ("-2", "99"):
+        # Text is found before numbers, within one chunk.
+        path.write_text(path.read_text(encoding="utf-8").replace("nothing", "3"), encoding="utf-8")
+    with pytest.raises(BadInputError, match=rf"t\.csv, line 51: {FAULTY[value]}"):
+        read(path, experts=32)
+
+
+def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    """Empty lines and a line break inside quotes are lines, and no rows."""
+    text = 'layer,expert,count,request\n\n0,0,1,"two\nlines"\n   \n0,1,1,b\r\n0,x,1,c\n'
+    with pytest.raises(BadInputError, match=r"t, line 7: expert is not"):
+        read(written(tmp_path / "t", text), format="csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("layer,expert,count,phase\n0,0,1,decode\n0,0,1,both\n", "line 3: phase 'both'"),
+        ("layer,expert,count\n0,0,1099511627776\n0,1,1\n0,0,1\n", "line 2 and later: .*layer 0, expert 0"),
+        ("layer,expert,count\n0,0,1,2,3\n", "line 2: it has more fields than the first line"),
+        ("layer,expert,count\n0,0,1\n0,0,1,2,3\n", "in line 3, saw 5"),
+    ],
+)
+def test_other_faults_of_a_line_name_it_too(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=says):
+        read(written(tmp_path / "t", text), format="csv")
+
+
+def test_a_line_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b"layer,expert,count\n0,0,1\n0,\xff,1\n")
+    with pytest.raises(BadInputError, match=r"t, line 3: not UTF-8"):
+        read(tmp_path / "t", format="csv")
+
+
+def test_an_expert_that_a_token_would_choose_twice_is_named_with_its_line_and_request(tmp_path: Path) -> None:
+    """Request b makes 2 selections a layer, one token of top-2; one row of it went to another domain."""
+    rows = ["0,0,1,law,a", "0,1,1,law,a", "0,0,1,law,b", "0,1,1,code,b", "0,1,1,code,b"]
+    path = written(
+        tmp_path / "t", "layer,expert,count,domain,request\n" + "".join(f"{row}\n" for row in rows)
+    )
+    with pytest.raises(BadInputError) as caught:
+        read(path)
+    assert "t, line 5: 2 selections of expert 1 in layer 0 of request 'b', domain 'code'" in caught.value.what
+    assert "1 token of top-2" in caught.value.what
+    assert "other rows of this request name 'law'" in caught.value.hint
+    assert "dump" not in caught.value.hint
+
+
+def test_parquet_rows_are_counted_from_0(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    frame = pd.DataFrame({"layer": [0, 0, 0], "expert": [0, 1, 40], "count": [1, 1, 1]})
+    frame.to_parquet(tmp_path / "t")
+    with pytest.raises(BadInputError, match=r"t, row 2 \(the first is 0\): expert 40, the model has 32"):
+        read(tmp_path / "t", experts=32)
 
 
 def test_parquet_holds_the_same_table(tmp_path: Path) -> None:

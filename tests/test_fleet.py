@@ -18,6 +18,7 @@ from small_traces import token_traces
 
 from placer.errors import BadInputError, MissingComponentError
 from placer.profiler.trace.dask_cluster import cluster_map
+from placer.profiler.trace.domains import COUNTS_LOSE_DOMAINS
 from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.fleet import Imported, ImportRequest, import_files
 from placer.profiler.trace.known_model import KnownModel
@@ -61,6 +62,21 @@ def test_more_shards_than_windows_are_added_up(tmp_path: Path) -> None:
     # Shards 0, 2 and 4 hold 1, 3 and 5 selections of expert 0; shards 1 and 3 hold 2 and 4.
     assert trace.counts[:, 0].tolist() == [[9, 3], [6, 2]]
     assert trace.window_tokens.tolist() == [12, 8]
+
+
+def test_counts_name_the_domains_of_all_shards_and_say_that_windows_do_not(tmp_path: Path) -> None:
+    for name in ("law", "code"):
+        (tmp_path / name).write_text(f"layer,expert,count,domain\n0,{len(name) % 2},3,{name}\n")
+    header = counted(tmp_path / "out", [tmp_path / "law", tmp_path / "code"])[1].header
+    assert header.domains == ("code", "law")
+    assert header.notes.count(COUNTS_LOSE_DOMAINS) == 1
+    one = counted(tmp_path / "one", [tmp_path / "law"])[1].header
+    assert one.domains == ("law",)
+    assert COUNTS_LOSE_DOMAINS not in one.notes
+    np.savez(tmp_path / "t.npz", topk=[[[0]], [[1]]], offsets=[0, 1, 2], domain=["law", "code"])
+    reduced = counted(tmp_path / "t", [tmp_path / "t.npz"], keep="counts")[1].header
+    assert reduced.domains == ("code", "law")
+    assert reduced.notes.count(COUNTS_LOSE_DOMAINS) == 1
 
 
 def test_the_same_content_counts_once(tmp_path: Path) -> None:

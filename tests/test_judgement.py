@@ -17,6 +17,7 @@ def judged(
     fitted: float | None = None,
     own: float = 0.8,
     between: float | None = None,
+    lost_domains: int = 0,
 ) -> Judgement:
     """A trace of 32 experts whose hottest half serves ``held`` of other requests.
 
@@ -36,6 +37,7 @@ def judged(
         if held is None
         else HeldoutCoverage(held, held - width, held + width, held if fitted is None else fitted),
         overlap=overlap,
+        lost_domains=lost_domains,
     )
 
 
@@ -52,6 +54,18 @@ def test_skew_that_holds_on_other_requests_is_useful() -> None:
 def test_mixtral_is_flat_and_olmoe_is_not(held: float, verdict: Verdict) -> None:
     """With half hot, chance leaves .5 cold: Mixtral's .568 saves 14 % of that, OLMoE's .697 saves 39 %."""
     assert judged(held=held).verdict is verdict
+
+
+def test_domains_that_the_trace_does_not_tell_apart_leave_domain_bound_open() -> None:
+    found = judged(lost_domains=2)
+    assert found.verdict is Verdict.USEFUL
+    assert "made of 2 domains" in found.reason
+    assert "domain-bound is not excluded" in found.reason
+    assert found.advice.startswith("solve on it if the mix of domains stays as recorded; to know")
+    flat = judged(held=0.5, lost_domains=2)
+    assert flat.verdict is Verdict.FLAT
+    assert "domain-bound is not excluded" in flat.reason
+    assert judged(lost_domains=1) == judged()
 
 
 def test_few_tokens_or_requests_are_too_small_whatever_they_show() -> None:

@@ -1,6 +1,8 @@
 """The `trace info` document: contract, verdict, and the published figures of real traces."""
 
 import json
+from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -8,9 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from json_documents import check_document
 from numpy.typing import NDArray
+from rich.console import Console
 from shared_data import SHARED_DATA, needs_shared_data
 from small_traces import count_trace, count_traces, token_trace, token_traces
 
+from placer.answer.trace import trace_answer
 from placer.errors import BadInputError
 from placer.profiler.replay import replay_decode, replay_prefill
 from placer.profiler.trace.importing import import_trace
@@ -90,6 +94,25 @@ def test_counts_say_why_they_hold_no_reuse() -> None:
     assert (document["kind"], document["requests"], document["tokens"]) == ("counts", 2, 5)
     assert document["lag1_reuse"] is None
     assert "order" in document["null_reasons"]["lag1_reuse"]
+
+
+def test_counts_of_several_domains_say_that_domain_bound_is_not_excluded() -> None:
+    """The document names the domains, and the answer says why nothing is said of them."""
+    counts = count_trace([[[600, 400, 0, 0]], [[610, 390, 0, 0]]] * 4, top_k=1)
+    trace = replace(
+        counts, header=replace(counts.header, domains=("code", "law"), notes=("warning: made up",))
+    )
+    document = trace_info(trace)
+    check_document(["trace", "info"], json.dumps(document, allow_nan=False))
+    assert document["verdict"] == "useful"
+    assert document["domains"] == ["code", "law"]
+    assert "domain-bound is not excluded" in document["verdict_reason"]
+    assert "do not keep which domain" in document["null_reasons"]["domain_overlap"]
+    console = Console(width=120, file=StringIO())
+    console.print(trace_answer(document))
+    printed = " ".join(console.file.getvalue().split())
+    assert "2 domains: code, law (counts do not tell which window is of which)" in printed
+    assert "warning: made up" in printed
 
 
 def test_a_layer_without_output_is_named() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from hostile_pickle import MakesFolder
 from shared_data import SHARED_DATA, needs_shared_data
 
+from placer.api.routing import routing
 from placer.errors import BadInputError
+from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.importing import check_trace_matches, import_trace
 from placer.profiler.trace.integrity import check_trace
 from placer.profiler.trace.known_model import KnownModel
@@ -256,7 +259,57 @@ def test_counts_that_miss_most_selections_are_noted(tmp_path: Path) -> None:
     assert not any("selections that" in note for note in whole.header.notes)
 
 
+def test_commands_take_counts_that_miss_selections_with_the_warning_once(tmp_path: Path) -> None:
+    """Whoever wrote the trace file."""
+    trace = import_npz(saved(tmp_path / "c", counts=np.full((2, 4), 5), tokens=20, top_k=2), KnownModel())
+    (warning,) = (note for note in trace.header.notes if note.startswith("warning: "))
+    assert "20 of the 40 selections that 20 tokens make at top-2" in warning
+    silent = replace(trace, header=replace(trace.header, notes=()))
+    for number, one in enumerate((trace, silent)):
+        write_trace(one, tmp_path / f"{number}.safetensors")
+        assert routing(tmp_path / f"{number}.safetensors").header.notes.count(warning) == 1
+
+
 def test_a_repeated_expert_is_a_fault_of_what_wrote_the_ids(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="expert 3 is chosen twice") as caught:
         check_trace(import_npz(saved(tmp_path / "t", topk=np.full((1, 1, 2), 3)), KnownModel()), "ids.npz")
     assert caught.value.hint.startswith("correct what wrote the ids, or record again")
+
+
+@pytest.mark.parametrize("expert", [0, 3])
+@pytest.mark.parametrize("layers", [None, (1, 2, 3, 4, 5)])
+def test_one_expert_in_every_slot_is_a_repeated_expert_whichever_it_is(
+    expert: int, layers: tuple[int, ...] | None, tmp_path: Path
+) -> None:
+    """Ids [10, 5, 4] of one expert: no layer can be a dense one, so zeros are no filling either."""
+    path = saved(tmp_path / "t", topk=np.full((10, 5, 4), expert))
+    with pytest.raises(
+        BadInputError, match=f"token 0, layer {layers[0] if layers else 0}: expert {expert} is"
+    ):
+        import_trace(path, layers=layers, experts=8)
+
+
+def test_zeros_in_a_moe_layer_of_the_model_are_repeated_experts_and_in_a_dense_one_filling(
+    tmp_path: Path,
+) -> None:
+    ids = np.zeros((2, 3, 2), dtype=int)
+    ids[:, 1:] = [[[1, 2], [0, 1]], [[3, 0], [2, 3]]]
+    path = saved(tmp_path / "t", topk=ids)
+    assert import_trace(path, layers=(1, 2), experts=4).header.layers == (1, 2)
+    with pytest.raises(BadInputError, match="token 0, layer 0: expert 0 is chosen twice"):
+        import_trace(path, layers=(0, 1, 2), experts=4)
+
+
+def test_counts_name_the_domains_that_they_do_not_keep_apart(tmp_path: Path) -> None:
+    counts = np.full((2, 2, 4), 5)
+    path = saved(tmp_path / "c", counts=counts, top_k=2, domain=np.array(["law", "code"]))
+    header = import_npz(path, KnownModel()).header
+    assert header.domains == ("code", "law")
+    assert any("which domain a window is of" in note for note in header.notes)
+
+
+def test_what_an_importer_read_is_not_called_a_dump(tmp_path: Path) -> None:
+    path = saved(tmp_path / "c", counts=np.array([[[9, 1]]]), tokens=5, top_k=2)
+    with pytest.raises(BadInputError, match="window 0: 9 selections of one expert, 5 tokens") as caught:
+        import_trace(path)
+    assert caught.value.hint == "correct what wrote it, or record again"

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.answer.console import sparkline
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible, short_name
 from placer.units import counted
 
@@ -30,7 +30,9 @@ def trace_answer(document: dict[str, Any]) -> RenderableType:
     if document["domain_overlap"] is not None:
         parts += [Text(""), *_domains(document["domain_overlap"])]
     elif document["domains"]:
-        parts.append(Text(_domain_names(document["domains"])))
+        lost = " (counts do not tell which window is of which)" if document["kind"] == "counts" else ""
+        parts.append(Text(_domain_names(document["domains"]) + lost))
+    parts += note_lines(document["notes"])
     return Group(*parts)
 
 

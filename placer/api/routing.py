@@ -4,6 +4,7 @@ from placer.api.opened import Source, opened
 from placer.model.spec import ModelSpec, read_model
 from placer.profiler.trace.file import read_trace
 from placer.profiler.trace.known_model import KnownModel
+from placer.profiler.trace.shortfall import noting_shortfall
 from placer.profiler.trace.trace import CountTrace, TokenTrace, Trace
 
 Routing = Trace | Source
@@ -11,8 +12,9 @@ Routing = Trace | Source
 
 
 def routing(trace: Routing) -> Trace:
-    """The trace that ``trace`` is or names; errors as `read_trace`."""
-    return trace if isinstance(trace, TokenTrace | CountTrace) else opened(trace, read_trace)
+    """The trace that ``trace`` is or names, warned where its counts miss selections; errors as `read_trace`."""
+    read = trace if isinstance(trace, TokenTrace | CountTrace) else opened(trace, read_trace)
+    return noting_shortfall(read) if isinstance(read, CountTrace) else read
 
 
 def known_model(model: ModelSpec | Source | None) -> KnownModel:

@@ -1,6 +1,7 @@
 """`placer trace`: import, record, info, compare, synth, bench."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -65,13 +66,17 @@ def trace_import(
             dask=dask,
             progress=bar,
         )
-    for note in imported.header.notes:
-        add(f"note: {note}")
+    _add_notes(imported.header.notes)
     say(
         f"{output}: {imported.tokens:,} tokens, {len(imported.header.layers)} MoE layers, "
         f"{imported.header.experts} experts"
         + (f", from {imported.shards:,} files" if imported.shards > 1 else "")
     )
+
+
+def _add_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        add(note if note.startswith("warning: ") else f"note: {note}")
 
 
 @trace_app.command("record")
@@ -155,8 +160,7 @@ def trace_record(
     except RecordingInterrupted as stop:
         say(f"interrupted: {stop}")
         sys.exit(INTERRUPTED)
-    for note in recording.trace().header.notes:
-        add(f"note: {note}")
+    _add_notes(recording.trace().header.notes)
     say(recording.summary())
 
 

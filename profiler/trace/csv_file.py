@@ -1,8 +1,11 @@
 """Count traces from CSV files."""
 
+import csv
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import pandas as pd
 
@@ -24,23 +27,15 @@ def import_csv(path: Path, model: KnownModel, phase: Phase | None = None) -> Cou
     BadInputError
         When the file is no such table or does not fit the model.
     """
-    return count_table_trace(_chunks(path), model, phase, str(path))
+    return count_table_trace(_chunks(path), model, phase, str(path), partial(_place, path))
 
 
 def _chunks(path: Path) -> Iterator[pd.DataFrame]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            header = file.readline(_MOST_HEADER_CHARACTERS)
-            if len(header) == _MOST_HEADER_CHARACTERS and not header.endswith("\n"):
-                raise BadInputError(
-                    f"{path}: its first line is longer than {_MOST_HEADER_CHARACTERS} characters",
-                    f"name its columns {', '.join(COLUMNS)} in the first line",
-                )
-            separator = max(",\t;", key=header.count)
-            file.seek(0)
             reader = pd.read_csv(
                 file,
-                sep=separator,
+                sep=_separator(file, path),
                 dtype=str,
                 keep_default_na=False,
                 skipinitialspace=True,
@@ -50,7 +45,7 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
                 # A first row longer than the header would turn its first fields into an index.
                 if not isinstance(chunk.index, pd.RangeIndex):
                     raise BadInputError(
-                        f"{path}: rows have more fields than the first line", "name every column"
+                        f"{_place(path, 0)}: it has more fields than the first line", "name every column"
                     )
                 # pandas calls the second of two columns name.1.
                 names = [_REPEATED.sub("", str(name).strip().lower()) for name in chunk]
@@ -61,9 +56,51 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
                 yield chunk[[name for name in COLUMNS if name in names]]
     except BadInputError:
         raise
+    except UnicodeDecodeError as error:
+        raise BadInputError(
+            f"{path}, line {_undecodable_line(path)}: not UTF-8 ({error.reason})", "write the table as UTF-8"
+        ) from None
     except (OSError, ValueError, RecursionError, OverflowError) as error:  # parser errors are ValueErrors
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInputError(
             f"{path}: not readable as CSV ({reason})",
-            f"name its columns {', '.join(COLUMNS)} in the first line",
+            f"name its columns {', '.join(COLUMNS)} in the first line, and give every line as many fields",
         ) from None
+
+
+def _separator(file: TextIO, path: Path) -> str:
+    """What parts the columns, by the first line; ``file`` is left at its start."""
+    header = file.readline(_MOST_HEADER_CHARACTERS)
+    if len(header) == _MOST_HEADER_CHARACTERS and not header.endswith("\n"):
+        raise BadInputError(
+            f"{path}: its first line is longer than {_MOST_HEADER_CHARACTERS} characters",
+            f"name its columns {', '.join(COLUMNS)} in the first line",
+        )
+    file.seek(0)
+    return max(",\t;", key=header.count)
+
+
+def _place(path: Path, row: int) -> str:
+    """Where row ``row`` of the table begins, by reading it again: empty lines and line breaks in quotes move it."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=_separator(file, path), skipinitialspace=True)
+            begins, seen = 1, -1
+            for fields in reader:
+                seen += any(fields) or len(fields) > 1
+                if seen > row:
+                    return f"{path}, line {begins}"
+                begins = reader.line_num + 1
+    except (csv.Error, OSError, ValueError):
+        pass
+    return f"{path}, row {row + 1} after the first line"
+
+
+def _undecodable_line(path: Path) -> int:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1

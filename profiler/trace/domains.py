@@ -11,6 +11,10 @@ from placer.profiler.trace.selection import chance_coverage, hottest
 
 LEAST_TOKENS = 1000
 """A domain of fewer tokens is left out: its hot experts are chance (see `uniform_counts`)."""
+COUNTS_LOSE_DOMAINS = (
+    "counts do not keep which domain a window is of, so whether one plan serves all domains cannot be told"
+)
+"""The note of an import that reduces domains to counts; their names stay in the header."""
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ from placer.known_name import unknown_value
 from placer.output import checked_output, write_whole
 from placer.profiler.trace.count_sum import CountSum
 from placer.profiler.trace.dask_cluster import cluster_map
+from placer.profiler.trace.domains import COUNTS_LOSE_DOMAINS
 from placer.profiler.trace.file import write_trace
 from placer.profiler.trace.importing import import_known
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.shard import Shards, list_shards
 from placer.profiler.trace.shard_notes import ShardNotes
 from placer.profiler.trace.shard_reading import Reading, ShardCounts, ShardTokens, read_shard, reduced
+from placer.profiler.trace.subjects import domain_names
 from placer.profiler.trace.token_join import TokenJoin
 from placer.profiler.trace.trace import CountTrace, Phase, TokenTrace, TraceHeader
 
@@ -134,6 +136,7 @@ class _Fleet:
         self._repeated: list[str] = []
         self._skipped: list[str] = []
         self._used = 0
+        self._domains: set[str] = set()
 
     def write(self, output: Path) -> Imported:
         first, start = self._first()
@@ -176,9 +179,19 @@ class _Fleet:
                 joined = join.header(header)
                 write_whole(output, lambda temporary: join.write(temporary, joined))
                 return self._imported(joined, "tokens", join.tokens, join.requests)
+            header = self._with_domains(header)
             trace = total.trace(header)
             write_trace(trace, output)
             return self._imported(header, "counts", trace.tokens, len(trace.counts))
+
+    def _with_domains(self, header: TraceHeader) -> TraceHeader:
+        """The header of counts, which name the domains of all shards but not whose a window is."""
+        grouped, notes = domain_names(sorted(self._domains))
+        names = tuple(sorted(set(grouped)))
+        if len(names) > 1 and not any(note.startswith(COUNTS_LOSE_DOMAINS) for note in header.notes):
+            # Each shard was of one domain.
+            notes = (*notes, COUNTS_LOSE_DOMAINS)
+        return replace(header, domains=names, notes=(*header.notes, *notes))
 
     def _write_whole(self, trace: TokenTrace | CountTrace, output: Path) -> Imported:
         """The only shard, as it is."""
@@ -248,6 +261,7 @@ class _Fleet:
         self._seen[shard.digest] = name
         self._used += 1
         self._notes.add(_header(shard).notes)
+        self._domains.update(_header(shard).domains)
         yield number, shard
 
     def _refuse(self, error: PlacerError, path: Path) -> None:

@@ -12,7 +12,7 @@ from placer.profiler.trace.detection import detect_format
 from placer.profiler.trace.file import read_trace
 from placer.profiler.trace.formats import FORMATS
 from placer.profiler.trace.imatrix import import_imatrix
-from placer.profiler.trace.integrity import check_trace
+from placer.profiler.trace.integrity import AGAIN, check_trace
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.npy_file import import_npy
 from placer.profiler.trace.npz import import_npz
@@ -68,13 +68,17 @@ def import_known(path: Path, model: KnownModel, *, format: str = "auto", phase: 
     checked_input(
         path, what="recording", cure="give a file of a format that placer trace import --help names"
     )
+    found = detect_format(path) if format == "auto" else format
     try:
-        found = detect_format(path) if format == "auto" else format
         if found in _TABLES:
             trace: Trace = _import_table(found, path, model, phase)
         else:
             trace = _one_phase(_IMPORTERS[found](path, model), phase, str(path))
         check_trace(trace, str(path))
+    except BadInputError as error:
+        if error.hint != AGAIN or found == "trace":
+            raise
+        raise BadInputError(error.what, "correct what wrote it, or record again") from None
     except MemoryError:
         raise BadInputError(
             f"{path}: it takes more memory than this machine has free", "split it, or use a larger machine"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from placer.profiler.independence_error import BATCH_TOKENS, CHUNK_TOKENS, independence_error
 from placer.profiler.steps import StepKind
-from placer.profiler.trace.domains import DomainOverlap, domain_overlap
+from placer.profiler.trace.domains import COUNTS_LOSE_DOMAINS, DomainOverlap, domain_overlap
 from placer.profiler.trace.heldout import LEAST_REQUESTS, HeldoutCoverage, heldout_coverage
 from placer.profiler.trace.judgement import LEAST_TOKENS, judge
 from placer.profiler.trace.lru import lru_hits
@@ -78,7 +78,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
         },
         "lru_hit_share": _lru(trace, phase, nulls),
         "heldout_coverage": _heldout(heldout, requests.requests, nulls),
-        "domain_overlap": _overlap(overlap, header.domains, nulls),
+        "domain_overlap": _overlap(overlap, trace, nulls),
         "counts_alone": _counts_alone(trace, phase, nulls),
         "prefill": _prefill(trace, present, counts, nulls),
     }
@@ -90,6 +90,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
         uniform_null=skew["uniform_null"]["50"],
         heldout=heldout[50],
         overlap=overlap,
+        lost_domains=len(header.domains) if isinstance(trace, CountTrace) else 0,
     )
     document.update(
         {
@@ -211,12 +212,14 @@ def _heldout(
     return document
 
 
-def _overlap(
-    overlap: DomainOverlap | None, domains: tuple[str, ...], nulls: dict[str, str]
-) -> dict[str, Any] | None:
+def _overlap(overlap: DomainOverlap | None, trace: Trace, nulls: dict[str, str]) -> dict[str, Any] | None:
     if overlap is None:
-        few = "no two domains with enough tokens" if len(domains) > 1 else "the trace names no two domains"
-        nulls["domain_overlap"] = few
+        if len(trace.header.domains) < 2:
+            nulls["domain_overlap"] = "the trace names no two domains"
+        elif isinstance(trace, CountTrace):
+            nulls["domain_overlap"] = COUNTS_LOSE_DOMAINS
+        else:
+            nulls["domain_overlap"] = "no two domains with enough tokens"
         return None
     return overlap.document()
 

@@ -32,10 +32,11 @@ def check_trace(trace: Trace, where: str) -> None:
         _check_counts(trace, where)
 
 
-_AGAIN = "import it again from the dump it came from, or record a new one"
+AGAIN = "import it again from the dump it came from, or record a new one"
+"""What to do about a trace file that is not sound."""
 
 
-def _broken(where: str, what: str, cure: str = _AGAIN) -> BadInputError:
+def _broken(where: str, what: str, cure: str = AGAIN) -> BadInputError:
     return BadInputError(f"{where}: {what}", cure)
 
 

@@ -51,6 +51,7 @@ def judge(
     uniform_null: float,
     heldout: HeldoutCoverage | None,
     overlap: DomainOverlap | None,
+    lost_domains: int = 0,
 ) -> Judgement:
     """Judge a trace by what its hottest half of experts serves.
 
@@ -68,6 +69,8 @@ def judge(
         The same half on requests that it was not learned from, or None where that cannot be tested.
     overlap
         Overlap of the trace's domains, or None with fewer than two.
+    lost_domains
+        Domains that were recorded and that the trace does not tell apart.
     """
     if tokens < LEAST_TOKENS:
         return Judgement(
@@ -115,16 +118,27 @@ def judge(
             "solve on the mix of domains that will be served (--mix) or for the worst of them (--robust), and compare "
             "traces when the mix changes",
         )
+    lost, tokens_tell = "", ""
+    if lost_domains > 1:
+        lost = (
+            f"; but it was made of {lost_domains} domains, which counts do not keep apart, so domain-bound is not "
+            "excluded"
+        )
+        tokens_tell = (
+            "; to know of domains, import or record tokens with them (topk, offsets and domain in an .npz, or 'placer "
+            "trace record --text DOMAIN=FILE')"
+        )
     if saving < FLAT_SAVING:
         return Judgement(
             Verdict.FLAT,
-            f"{served}: {max(0.0, saving):.0%} fewer cold selections",
-            "expect little from placement here: what matters is how many experts fit",
+            f"{served}: {max(0.0, saving):.0%} fewer cold selections{lost}",
+            f"expect little from placement here: what matters is how many experts fit{tokens_tell}",
         )
     unknown = (
         "" if heldout else "; how requests differ was not recorded, so this is not tested on other requests"
     )
-    return Judgement(Verdict.USEFUL, served + unknown, "solve on it")
+    mix = " if the mix of domains stays as recorded" if lost else ""
+    return Judgement(Verdict.USEFUL, f"{served}{unknown}{lost}", f"solve on it{mix}{tokens_tell}")
 
 
 def _worst_pair(overlap: DomainOverlap) -> str | None:

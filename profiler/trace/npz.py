@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.profiler.trace.domains import COUNTS_LOSE_DOMAINS
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.moe_layers import moe_layers
 from placer.profiler.trace.npz_archive import array_names, read_arrays
+from placer.profiler.trace.shortfall import noting_shortfall
+from placer.profiler.trace.subjects import domain_names
 from placer.profiler.trace.token_array import token_array_trace
 from placer.profiler.trace.trace import PADDING, CountTrace, TokenTrace, TraceHeader
 
@@ -101,24 +104,30 @@ def _counts(arrays: dict[str, NDArray[Any]], model: KnownModel, path: Path) -> C
             )
         window_tokens = tokens.astype(np.int64).reshape(-1)
     top_k = model.top_k or _top_k(selections, window_tokens, path)
-    made, counted = int(window_tokens.sum()) * top_k, int(selections.sum())
-    if counted < made - top_k * len(windows):
-        notes = (
-            *notes,
-            f"layers count {counted:,} of the {made:,} selections that {made // top_k:,} tokens make",
-        )
-    return CountTrace(
+    domains, domain_notes = _lost_domains(arrays.get("domain"))
+    trace = CountTrace(
         header=TraceHeader(
             model=model.name or path.stem,
             layers=moe.layers,
             experts=E,
             top_k=top_k,
             source=f"{path.name}: counts per layer and expert",
-            notes=(*notes, *moe.notes),
+            domains=domains,
+            notes=(*notes, *moe.notes, *domain_notes),
         ),
         counts=windows,
         window_tokens=window_tokens,
     )
+    return noting_shortfall(trace)
+
+
+def _lost_domains(domain: NDArray[Any] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names that a file of counts gives, and what to note of them: a count trace says of no window whose it is."""
+    if domain is None:
+        return (), ()
+    grouped, notes = domain_names(np.unique(domain.astype(np.str_)).tolist())
+    names = tuple(sorted(set(grouped)))
+    return names, (*notes, COUNTS_LOSE_DOMAINS) if len(names) > 1 else ()
 
 
 def _top_k(selections: NDArray[np.int64], window_tokens: NDArray[np.int64], path: Path) -> int:

@@ -28,7 +28,9 @@ def import_parquet(path: Path, model: KnownModel, phase: Phase | None = None) ->
     MissingComponentError
         When pyarrow is not installed.
     """
-    return count_table_trace(_chunks(path), model, phase, str(path))
+    return count_table_trace(
+        _chunks(path), model, phase, str(path), lambda row: f"{path}, row {row} (the first is 0)"
+    )
 
 
 def _chunks(path: Path) -> Iterator[pd.DataFrame]:

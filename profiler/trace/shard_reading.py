@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from placer.profiler.trace.domains import COUNTS_LOSE_DOMAINS
 from placer.profiler.trace.importing import import_known
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.trace import PADDING, CountTrace, Phase, TokenTrace, Trace, TraceHeader
@@ -86,14 +87,14 @@ def reduced(trace: Trace, path: str, reading: Reading) -> ShardCounts | ShardTok
         if isinstance(trace, CountTrace):
             raise BadInputError(f"{path}: it holds counts, not tokens", "keep counts: --keep counts")
         return ShardTokens(trace, digest)
-    header = replace(trace.header, domains=())
+    header = trace.header
     if isinstance(trace, TokenTrace):
         counts, tokens = _request_counts(trace, reading.slots)
         notes = header.notes
         if reading.phase is None and len(np.unique(trace.phase)) > 1:
             notes = (*notes, "prefill and decode tokens were counted together: --phase keeps one of them")
-        if trace.domain is not None:
-            notes = (*notes, "counts keep no domains")
+        if len(header.domains) > 1:
+            notes = (*notes, COUNTS_LOSE_DOMAINS)
         return ShardCounts(replace(header, notes=notes), counts, tokens, digest)
     counts = np.zeros((reading.slots, *trace.counts.shape[1:]), dtype=np.int64)
     tokens = np.zeros(reading.slots, dtype=np.int64)

@@ -1,5 +1,6 @@
 """Token traces from a plain array of expert ids per token."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def token_array_trace(
         notes.append(f"the number of experts was taken from the highest id, {highest}")
     # -1 becomes 65535, the padding id, by two's complement.
     topk_ids = ids.astype(np.uint16)
-    moe = moe_layers(_routed_layers(topk_ids), model.layers, where)
+    moe = moe_layers(_routed_layers(topk_ids, model.layers), model.layers, where)
     if offsets is None:
         notes.append(
             "the file holds no 'offsets': all tokens were taken for one request, so nothing can be held out"
@@ -79,13 +80,20 @@ def token_array_trace(
     )
 
 
-def _routed_layers(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
-    """Layers where tokens are routed, bool [L]: runtimes fill dense layers with -1, or with zeros throughout."""
+def _routed_layers(ids: NDArray[np.uint16], moe: Sequence[int] | None) -> NDArray[np.bool_]:
+    """Layers where tokens are routed, bool [L]: runtimes fill dense layers with -1, or with zeros throughout.
+
+    No token chooses expert 0 twice, so zeros throughout are a dense layer, where there can be one: not where all
+    layers hold them or the model says that it is a MoE layer (``moe``). There they are repeated choices, an error.
+    """
     _, L, K = ids.shape
-    # No token chooses expert 0 twice, so zeros in every slot of every token are no choice.
-    return np.array(
-        [bool(np.any(ids[:, at] != PADDING)) and (K == 1 or bool(np.any(ids[:, at]))) for at in range(L)]
-    )
+    filled = np.array([bool(np.any(ids[:, at] != PADDING)) for at in range(L)])
+    routed = filled & np.array([K == 1 or bool(np.any(ids[:, at])) for at in range(L)])
+    if moe is None:
+        return routed if routed.any() else filled
+    if len(moe) == L:
+        return filled
+    return np.where(np.isin(np.arange(L), moe), filled, routed)
 
 
 def _requests(
