@@ -32,6 +32,7 @@ from placer.profiler.trace.trace import Trace
 from placer.reports.page import page
 from placer.reports.report import make_report
 from placer.solve_request import SolveRequest
+from placer.what_if import part
 from placer.workload import Workload
 from placer.written_files import check_replaceable, record_written
 
@@ -133,7 +134,8 @@ def _demo(into: _Folder, progress: Callable[[str, float], None]) -> Demo:
     trace = synthesise(EXAMPLE, seed=0)
     write_trace(trace, folder / _TRACE)
     into.add(_TRACE)
-    profile = profile_model(model, trace, ProfileRequest(gpu_name=GPU, max_seconds=90.0), progress)
+    timing = ProfileRequest(gpu_name=GPU, max_seconds=90.0)
+    profile = profile_model(model, trace, timing, part(progress, 0.0, 0.4))
     write_profile(profile, folder / _PROFILE)
     into.add(_PROFILE)
     request = SolveRequest(workload=WORKLOAD, budget_bytes=profile.gpu.usable_bytes)
@@ -144,7 +146,7 @@ def _demo(into: _Folder, progress: Callable[[str, float], None]) -> Demo:
         request,
         host_memory_bytes=_HOST_MEMORY_BYTES,
         use=ProfileUse(force=True),  # An example is shown on a busy machine too, with its warning.
-        progress=progress,
+        progress=part(progress, 0.4, 0.9),
     )
     write_placement(document, folder / _PLACEMENT)
     into.add(_PLACEMENT)
@@ -153,7 +155,7 @@ def _demo(into: _Folder, progress: Callable[[str, float], None]) -> Demo:
         f"is an {GPU} by its datasheet. Everything is in {visible(str(folder))}."
     )
     exported = _export(folder, document.cpu_method)
-    report = drawn_report(folder, model, trace, profile, progress)
+    report = drawn_report(folder, model, trace, profile, part(progress, 0.9, 1.0))
     return Demo(
         folder,
         (

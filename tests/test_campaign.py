@@ -23,7 +23,7 @@ from placer.profiler.timing.gpu_profile import profile_gpu
 from placer.profiler.timing.kernel_profile import kernel_profile
 from placer.profiler.timing.machine import this_machine
 from placer.profiler.timing.machine_speed import read_bandwidth_bytes_per_s
-from placer.profiler.timing.rounds import LEAST_ROUNDS, Tally, run_rounds
+from placer.profiler.timing.rounds import LEAST_ROUNDS, Tally, calls_in_all, run_rounds
 from placer.profiler.timing.samples import Samples
 from placer.profiler.timing.spec import CampaignSpec
 
@@ -240,6 +240,36 @@ def rounds_within(
         now=lambda: clock.now_s,
     )
     return tally, clock
+
+
+def test_the_share_that_is_told_follows_what_will_end_the_run() -> None:
+    """20 rounds of 10 calls are planned, 9 are needed; 30 calls took a quarter of the time, so 120 will fit."""
+    assert calls_in_all(30, planned=200, least=90, time_share=0.25) == 120
+    assert calls_in_all(30, planned=200, least=90, time_share=0.05) == 200
+    assert calls_in_all(30, planned=200, least=90, time_share=0.5) == 90
+    # Late, and beyond what was needed.
+    assert calls_in_all(95, planned=200, least=90, time_share=1.1) == 95
+    assert calls_in_all(1, planned=200, least=90, time_share=0.0) == 200
+
+
+def test_a_run_that_its_time_ends_is_told_to_go_by_its_time() -> None:
+    """100 rounds are planned where 60 s hold few: half of the time is half of the work, and it ends at the end."""
+    clock, told = Clock(), []
+    run_rounds(
+        (Call((1,), 1, Role.GRID, "rows"), Call((2,), 2, Role.GRID, "rows")),
+        clock.time_us,
+        deadline=6.0,
+        rounds=100,
+        min_rounds=9,
+        generator=np.random.default_rng(0),
+        on_round=lambda tally: None,
+        on_progress=lambda done, total: told.append((clock.now_s, done / total)),
+        now=lambda: clock.now_s,
+    )
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert all(share == pytest.approx(now_s / 6.0, abs=0.03) for now_s, share in told if now_s > 4.0)
+    assert shares[-1] > 0.95
 
 
 def test_with_time_enough_all_rounds_and_calls_are_kept() -> None:

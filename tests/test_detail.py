@@ -74,18 +74,15 @@ def test_every_command_takes_both() -> None:
         assert {"-q", "--quiet", "-v", "--verbose"} <= named
 
 
-def test_a_log_gets_a_line_every_ten_seconds_with_the_time_left() -> None:
+def test_a_log_gets_a_line_every_ten_seconds_with_the_time_left_where_it_is_known() -> None:
     lines = ProgressLines(100.0, 10.0)
-    assert lines.due("timing", 0.1, 105.0) is None
-    # 0.2 took 10 s, so 0.8 take 40 s.
-    assert lines.due("timing", 0.2, 110.0) == "timing: 20% done, about 40 s left"
-    assert lines.due("timing", 0.25, 119.9) is None
-    # 0.25 took 20 s, so 0.75 take 60 s; 0.1 took 60 s, so 0.9 take 9 minutes.
-    assert lines.due("timing", 0.25, 120.0) == "timing: 25% done, about 60 s left"
-    assert lines.due("timing", 0.1, 160.0) == "timing: 10% done, about 9 min left"
-    assert lines.due("starting", 0.0, 170.0) == "starting ..."
-    # A hundredth tells nothing of the rest.
-    assert lines.due("timing", 0.01, 180.0) == "timing: 1% done"
+    assert lines.due("timing", 0.1, 45.0, 105.0) is None
+    assert lines.due("timing", 0.2, 40.0, 110.0) == "timing: 20% done, about 40 s left"
+    assert lines.due("timing", 0.25, 60.0, 119.9) is None
+    assert lines.due("timing", 0.25, 60.0, 120.0) == "timing: 25% done, about 60 s left"
+    assert lines.due("timing", 0.1, 540.0, 160.0) == "timing: 10% done, about 9 min left"
+    assert lines.due("starting", 0.0, None, 170.0) == "starting ..."
+    assert lines.due("timing", 0.01, None, 180.0) == "timing: 1% done"
 
 
 def test_short_work_says_nothing_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,14 @@
 
 import sys
 import time
+from datetime import timedelta
 
 from placer.cli.interruption import stop_if_interrupted
+from placer.cli.pace import Pace
 from placer.cli.terminal import quiet, say
 
 SECONDS_BETWEEN_LINES = 10.0
 """The least between two lines of a log."""
-LEAST_SHARE = 0.03
-"""Share of the work below which the time left is not said: it would be far off."""
 
 
 class ProgressBar:
@@ -20,18 +20,22 @@ class ProgressBar:
         from rich.progress import (
             BarColumn,
             Progress,
+            ProgressColumn,
             Task,
             TaskProgressColumn,
             TextColumn,
-            TimeRemainingColumn,
         )
         from rich.text import Text
 
-        class TimeLeft(TimeRemainingColumn):
-            """The time left, once so much is done that it can be told."""
+        class TimeLeft(ProgressColumn):
+            """The time left, where the pace tells it."""
 
             def render(self, task: Task) -> Text:
-                return Text("-:--:--") if task.completed < LEAST_SHARE else super().render(task)
+                ends_s = task.fields["ends_s"]
+                if ends_s is None:
+                    return Text("-:--:--", style="progress.remaining")
+                left_s = max(0, round(ends_s - time.monotonic()))
+                return Text(str(timedelta(seconds=left_s)), style="progress.remaining")
 
         terminal = sys.stderr.isatty()
         self._progress = Progress(
@@ -43,8 +47,10 @@ class ProgressBar:
             transient=True,
             disable=quiet() or not terminal,
         )
-        self._task = self._progress.add_task("", total=1.0)
-        self._lines = None if quiet() or terminal else ProgressLines(time.monotonic(), SECONDS_BETWEEN_LINES)
+        self._task = self._progress.add_task("", total=1.0, ends_s=None)
+        now_s = time.monotonic()
+        self._pace = Pace(now_s)
+        self._lines = None if quiet() or terminal else ProgressLines(now_s, SECONDS_BETWEEN_LINES)
 
     def __enter__(self) -> "ProgressBar":
         self._progress.start()
@@ -58,8 +64,11 @@ class ProgressBar:
         from placer.answer.visible import visible
 
         stop_if_interrupted()
-        self._progress.update(self._task, description=visible(text), completed=share)
-        if self._lines is not None and (line := self._lines.due(text, share, time.monotonic())) is not None:
+        now_s = time.monotonic()
+        left_s = self._pace.left_s(share, now_s)
+        ends_s = None if left_s is None else now_s + left_s
+        self._progress.update(self._task, description=visible(text), completed=share, ends_s=ends_s)
+        if self._lines is not None and (line := self._lines.due(text, share, left_s, now_s)) is not None:
             say(line)
 
 
@@ -67,19 +76,18 @@ class ProgressLines:
     """Lines for a log, at most one in ``every_s`` seconds; the work began when the clock showed ``start_s``."""
 
     def __init__(self, start_s: float, every_s: float) -> None:
-        self._start_s = self._last_s = start_s
+        self._last_s = start_s
         self._every_s = every_s
 
-    def due(self, text: str, share: float, now_s: float) -> str | None:
-        """A line if one is due at ``now_s`` and work is left, with the time left where the ``share`` done tells."""
+    def due(self, text: str, share: float, left_s: float | None, now_s: float) -> str | None:
+        """A line if one is due at ``now_s`` and work is left, with the time left where it is known."""
         if share >= 1.0 or now_s - self._last_s < self._every_s:
             return None
         self._last_s = now_s
         if share <= 0.0:
             return f"{text} ..."
-        if share < LEAST_SHARE:
+        if left_s is None:
             return f"{text}: {share:.0%} done"
-        left_s = (now_s - self._start_s) * (1.0 / share - 1.0)
         return f"{text}: {share:.0%} done, about {_time_left(left_s)} left"
 
 

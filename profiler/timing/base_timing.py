@@ -19,6 +19,7 @@ from placer.profiler.roofline import sums_us
 from placer.profiler.timing.base_fit import fit_attention, fit_part
 from placer.profiler.timing.base_plan import BasePlan
 from placer.profiler.timing.base_points import BasePoint, attention_shapes, base_points
+from placer.profiler.timing.rounds import calls_in_all
 from placer.profiler.timing.samples import ESTIMATOR_QUANTILE
 from placer.profiler.timing.stopwatch import Stopwatch
 from placer.units import duration
@@ -170,12 +171,16 @@ def _rounds(
     generator = np.random.default_rng(plan.seed)
     least, most = min(LEAST_ROUNDS, plan.rounds), plan.rounds
     rounds: list[NDArray[np.float64]] = []
+    started = time.monotonic()
     while len(rounds) <= least or (len(rounds) <= most and time.monotonic() < deadline):
         us = np.empty(len(points))
         for done, index in enumerate(generator.permutation(len(points)).tolist()):
             point = points[index]
             us[index] = device.stopwatch(point.bind()) / point.layers
-            progress("timing", len(rounds) * len(points) + done + 1, (most + 1) * len(points))
+            timed = len(rounds) * len(points) + done + 1
+            time_share = (time.monotonic() - started) / max(deadline - started, 1e-3)
+            planned, needed = (most + 1) * len(points), (least + 1) * len(points)
+            progress("timing", timed, calls_in_all(timed, planned, needed, time_share))
         rounds.append(us)
         if len(rounds) == 1 and time.monotonic() > deadline:
             raise BadInputError(

@@ -1,5 +1,6 @@
 """Rounds of a campaign: every call once per round in random order, within the time there is."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -105,7 +106,10 @@ def run_rounds(
                 anchors.append(time_us(anchor))
             else:
                 times[index] = time_us(calls[index])
-            on_progress(done * total + position + 1, max(rounds, done + 1) * total)
+            timed = done * total + position + 1
+            time_share = (now() - started) / (deadline - started) if deadline > started else 1.0
+            planned = max(rounds, done + 1) * total
+            on_progress(timed, calls_in_all(timed, planned, min_rounds * total, time_share))
         tally.times_us.append([times[index] for index in tally.kept])
         tally.anchor_us.append(anchors)
         tally.used.append(processor_time().since(used))
@@ -116,6 +120,15 @@ def run_rounds(
     elif len(tally.times_us) > rounds:
         tally.notes.append(f"{len(tally.times_us)} rounds instead of {rounds}: the machine was not quiet")
     return tally
+
+
+def calls_in_all(timed: int, planned: int, least: int, time_share: float) -> int:
+    """Calls of a run that ends once ``planned`` are timed, or once its time is over and ``least`` of them are.
+
+    ``timed`` of them took ``time_share`` of the time. So the share that is done follows what will end the run.
+    """
+    by_time = planned if time_share <= 0.0 else math.ceil(timed / time_share)
+    return max(timed, least, min(planned, by_time))
 
 
 def _affordable(
