@@ -12,35 +12,41 @@ from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
 from placer.profiler.timing.machine import numa_nodes, this_machine
 from placer.profiler.timing.machine_speed import dense_arithmetic, read_bandwidth_bytes_per_s
+from placer.profiler.timing.processor_time import processor_time
+from placer.profiler.timing.quiet import busy_warning
 
 _PROBE = ExpertShape(hidden_size=2048, expert_intermediate_size=768, experts=128, top_k=8)
 """Shapes that every backend accepts: a refusal of them is about the machine."""
 
 
 def hardware_document(profile: Profile | None = None) -> dict[str, Any]:
-    """The `hardware --json` document; bandwidth and arithmetic are measured when it is called.
+    """The `hardware --json` document; bandwidth and arithmetic are measured when it is called, and
+    ``quiet_warning`` says what else kept the machine busy meanwhile.
 
     With ``profile`` it also says what share of its roofline every kernel of that profile reached.
     """
     machine = this_machine()
     cache = machine.last_level_cache_bytes
     cores = machine.usable_cores
+    before = processor_time()
+    bandwidth = {
+        "1_thread": int(read_bandwidth_bytes_per_s(1, cache)),
+        "all_threads": int(read_bandwidth_bytes_per_s(cores, cache)),
+    }
+    arithmetic = {
+        name: {product.dtype: int(product.flops) for product in dense_arithmetic(threads)}
+        for name, threads in (("1_thread", 1), ("all_threads", cores))
+    }
+    used = processor_time().since(before)
     return {
         "cpu": {
             **asdict(machine),
             "isa": list(machine.isa),
             "provenance": "reported by the operating system",
         },
-        "memory_bandwidth_bytes_per_s": {
-            "1_thread": int(read_bandwidth_bytes_per_s(1, cache)),
-            "all_threads": int(read_bandwidth_bytes_per_s(cores, cache)),
-            "provenance": "measured",
-        },
-        "dense_flops": {
-            name: {product.dtype: int(product.flops) for product in dense_arithmetic(threads)}
-            for name, threads in (("1_thread", 1), ("all_threads", cores))
-        }
-        | {"provenance": "measured (square products of torch)"},
+        "memory_bandwidth_bytes_per_s": {**bandwidth, "provenance": "measured"},
+        "dense_flops": {**arithmetic, "provenance": "measured (square products of torch)"},
+        "quiet_warning": busy_warning(used),
         "numa_nodes": [asdict(node) for node in numa_nodes()],
         "gpus": [
             {

@@ -24,6 +24,14 @@ _NUMBER = re.compile(r"^\s*([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})\s*$")
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+|%)\s*$")
 
 
+def operations(per_s: float) -> str:
+    """Operations per second in the largest unit up to Gop/s that leaves a digit before the point: ``724 Mop/s``."""
+    for scale, unit in ((1e9, "Gop/s"), (1e6, "Mop/s"), (1e3, "kop/s")):
+        if per_s >= scale:
+            return f"{per_s / scale:,.{0 if per_s >= 10 * scale else 1}f} {unit}"
+    return f"{per_s:.0f} op/s"
+
+
 def parse_size(
     text: str, *, whole_bytes: int | None = None, whole_name: str | None = None, name: str = "size"
 ) -> int:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placements import figures, placement, placement_dict
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
+from placer.answer.console import print_answer
 from placer.answer.ledger import BAR_WIDTH, ledger_parts
 from placer.answer.placement import judged_sentence, placement_answer
 from placer.placement import PlacementDocument
@@ -98,6 +99,15 @@ LINES = ("hot_experts", "norms", "kv_pool", "cuda_graphs", "unused")
 def test_the_memory_bar_keeps_its_width(sizes: dict[str, int]) -> None:
     bar = shown(*ledger_parts("HBM", sizes, sum(sizes.values()))).splitlines()[1]
     assert len(bar) == BAR_WIDTH + 2
+
+
+def test_the_memory_bar_stays_on_one_line_of_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """58 marks in 60 columns: half of them experts."""
+    monkeypatch.setenv("COLUMNS", "60")
+    print_answer(Group(*ledger_parts("HBM", {"hot_experts": GIB, "unused": GIB}, 2 * GIB)))
+    assert capsys.readouterr().err.splitlines()[1] == f"[{'█' * 29}{'·' * 29}]"
 
 
 def test_a_flag_that_differs_from_the_kv_tokens_is_explained() -> None:

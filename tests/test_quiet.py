@@ -9,7 +9,7 @@ import pytest
 
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.timing.processor_time import ProcessorTime, processor_time
-from placer.profiler.timing.quiet import anchor_movement, quiet_warning, undisturbed
+from placer.profiler.timing.quiet import anchor_movement, busy_warning, quiet_warning, undisturbed
 from placer.profiler.timing.quiet_trial import QuietTrial, quiet_trial
 
 ALONE = ProcessorTime(own_s=10.0, others_s=0.1, stolen_s=0.0, wall_s=10.0)
@@ -116,3 +116,9 @@ def test_the_warning_names_the_signs_that_were_seen_and_no_other() -> None:
         "the machine was not quiet: the same call moved by 30% from round to round; nothing else ran here, so "
         "look at clocks or at the host"
     )
+
+
+def test_what_is_not_timed_in_rounds_is_warned_of_by_processor_time_alone() -> None:
+    assert busy_warning(ALONE) is None
+    busy = ProcessorTime(own_s=10.0, others_s=10.0, stolen_s=0.0, wall_s=10.0)
+    assert busy_warning(busy) == quiet_warning(STEADY, busy)

@@ -16,6 +16,7 @@ from placer.units import (
     figure,
     gap_percent,
     gib,
+    operations,
     parse_size,
     percent,
     rounded,
@@ -165,3 +166,19 @@ def test_what_is_rounded_up_is_not_below(value: float) -> None:
 
 def test_what_is_rounded_up_has_three_digits() -> None:
     assert [rounded_up(value) for value in (0.50163, 12.31, 12345.0)] == ["0.502", "12.4", "12400"]
+
+
+@pytest.mark.parametrize(
+    ("per_s", "shown"),
+    [
+        (1_234e9, "1,234 Gop/s"),
+        (51.4e9, "51 Gop/s"),
+        (1.84e9, "1.8 Gop/s"),
+        (724e6, "724 Mop/s"),
+        (2.5e3, "2.5 kop/s"),
+        (7.0, "7 op/s"),
+        (0.0, "0 op/s"),
+    ],
+)
+def test_operations_per_second_are_never_shown_as_none_where_there_are_some(per_s: float, shown: str) -> None:
+    assert operations(per_s) == shown

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.answer.part import VerdictLine
+from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
-from placer.units import counted, duration, gib, percent
+from placer.units import counted, duration, gib, operations, percent
 
 
 def hardware_answer(document: dict[str, Any]) -> RenderableType:
@@ -26,7 +26,7 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
     lines.append(
         "dense arithmetic (measured): "
         + ", ".join(
-            f"{name} {flops / 1e9:,.0f} Gop/s ({dense['1_thread'][name] / 1e9:,.0f} with one thread)"
+            f"{name} {operations(flops)} ({operations(dense['1_thread'][name])} with one thread)"
             for name, flops in dense["all_threads"].items()
         )
     )
@@ -44,7 +44,9 @@ def hardware_answer(document: dict[str, Any]) -> RenderableType:
         table.add_row(kernel["name"], kernel["method"], kernel["side"], kernel["problem"] or "works")
     roofline = (Text(""), *_roofline(document["roofline"])) if document["roofline"] else ()
     head, *rest = lines
-    return Group(VerdictLine(head), *[Text(line) for line in rest], Text(""), table, *roofline)
+    busy = document["quiet_warning"]
+    warned = note_lines([f"warning: {busy}"] if busy else [])
+    return Group(VerdictLine(head), *[Text(line) for line in rest], *warned, Text(""), table, *roofline)
 
 
 def _roofline(roofline: dict[str, Any]) -> tuple[RenderableType, ...]:

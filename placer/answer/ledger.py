@@ -1,15 +1,17 @@
 """One GPU's memory as a bar with a table below it: which purpose takes how many bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from placer.units import gib, percent
 
 BAR_WIDTH = 64
+"""Marks of the bar where the terminal has room for them."""
 _UNUSED = "unused"
 _GROUPS = (
     ("hot experts", "█", "red", ("hot_experts", "repacking", "mtp")),
@@ -56,14 +58,27 @@ def _bar(ledger: Mapping[str, int]) -> list[RenderableType]:
     total = sum(sizes)
     if not total:
         return []
-    # Rounding the borders, not the lengths, keeps the bar's width.
-    borders = [round(BAR_WIDTH * each / total) for each in accumulate(sizes, initial=0)]
-    bar, key = Text("["), Text(" ")
-    for (name, mark, colour, _), (start, end), size in zip(_GROUPS, pairwise(borders), sizes, strict=True):
-        bar.append(mark * (end - start), style=colour)
+    key = Text(" ")
+    for (name, mark, colour, _), size in zip(_GROUPS, sizes, strict=True):
         if size:
             key.append(f" {mark}", style=colour)
             key.append(f" {name} ")
-    bar.append("]")
     key.rstrip()
-    return [bar, key]
+    return [_Bar(sizes), key]
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A bar of ``sizes``, one per group, on one line of whatever width there is."""
+
+    sizes: Sequence[int]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width, total = min(BAR_WIDTH, options.max_width - len("[]")), sum(self.sizes)
+        # Rounding the borders, not the lengths, keeps the bar's width.
+        borders = [round(width * each / total) for each in accumulate(self.sizes, initial=0)]
+        bar = Text("[")
+        for (_, mark, colour, _), (start, end) in zip(_GROUPS, pairwise(borders), strict=True):
+            bar.append(mark * (end - start), style=colour)
+        bar.append("]")
+        yield bar

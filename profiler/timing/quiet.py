@@ -92,9 +92,17 @@ def _spread(samples: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def quiet_warning(movement: Movement, used: ProcessorTime) -> str | None:
     """A sentence that names every sign that the machine was not quiet, and the cure; None when there is none."""
-    signs, cures = [], []
-    if not movement.quiet:
-        signs.append(f"the same call moved by {movement.seen:.0%} from round to round")
+    moved = [] if movement.quiet else [f"the same call moved by {movement.seen:.0%} from round to round"]
+    return _warning(moved, used)
+
+
+def busy_warning(used: ProcessorTime) -> str | None:
+    """`quiet_warning` of what was not timed in rounds: by processor time alone."""
+    return _warning([], used)
+
+
+def _warning(moved: list[str], used: ProcessorTime) -> str | None:
+    signs, cures = list(moved), []
     if used.other_cores > QUIET_CORES:
         signs.append(f"other programs kept {used.other_cores:.1f} cores busy")
         cures.append("close them")
