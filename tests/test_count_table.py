@@ -180,7 +180,11 @@ def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
         ("layer,expert,count,phase\n0,0,1,decode\n0,0,1,both\n", "line 3: phase 'both'"),
         ("layer,expert,count\n0,0,1099511627776\n0,1,1\n0,0,1\n", "line 2 and later: .*layer 0, expert 0"),
         ("layer,expert,count\n0,0,1,2,3\n", "line 2: it has more fields than the first line"),
-        ("layer,expert,count\n0,0,1\n0,0,1,2,3\n", "in line 3, saw 5"),
+        (
+            "layer,expert,count\n\n0,0,1\n0,0,1,2,3\n",
+            r"t, line 4: not readable as CSV \(5 fields, the first line names 3\)",
+        ),
+        ('layer,expert,count\n0,0,1\n\n0,1,"1\n0,2,1\n', "t, line 4: not readable as CSV .a quote is opened"),
     ],
 )
 def test_other_faults_of_a_line_name_it_too(text: str, says: str, tmp_path: Path) -> None:

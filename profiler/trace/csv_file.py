@@ -17,6 +17,9 @@ from placer.profiler.trace.trace import CountTrace, Phase
 _CHUNK_ROWS = 500_000
 _REPEATED = re.compile(r"\.\d+$")
 _MOST_HEADER_CHARACTERS = 4096
+_FIELDS = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
+_OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
+"""What pandas says of a line; it counts lines from 1 in the first and from 0 in the second."""
 
 
 def import_csv(path: Path, model: KnownModel, phase: Phase | None = None) -> CountTrace:
@@ -61,11 +64,27 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
             f"{path}, line {_undecodable_line(path)}: not UTF-8 ({error.reason})", "write the table as UTF-8"
         ) from None
     except (OSError, ValueError, RecursionError, OverflowError) as error:  # parser errors are ValueErrors
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInputError(
-            f"{path}: not readable as CSV ({reason})",
-            f"name its columns {', '.join(COLUMNS)} in the first line, and give every line as many fields",
-        ) from None
+        raise _unreadable(error, path) from None
+
+
+def _unreadable(error: Exception, path: Path) -> BadInputError:
+    """What the parser stopped at, with the line where it says one."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if found := _FIELDS.search(reason):
+        named, line, there = found.groups()
+        return BadInputError(
+            f"{path}, line {line}: not readable as CSV ({there} fields, the first line names {named})",
+            "give every line the fields that the first one names, and put texts with a separator in quotes",
+        )
+    if found := _OPEN_QUOTE.search(reason):
+        return BadInputError(
+            f"{path}, line {int(found[1]) + 1}: not readable as CSV (a quote is opened and never closed)",
+            "close it",
+        )
+    return BadInputError(
+        f"{path}: not readable as CSV ({reason})",
+        f"name its columns {', '.join(COLUMNS)} in the first line",
+    )
 
 
 def _separator(file: TextIO, path: Path) -> str:
