@@ -85,13 +85,7 @@ def levels(
     if problem := model.fp8_tp_problem(tp):
         raise BadInputError(problem, "choose a tensor-parallel size that keeps FP8 blocks whole")
     longest = workload.longest_request_tokens
-    if longest > model.max_context_tokens:
-        raise BadInputError(
-            f"a request of {longest:,} tokens exceeds the model's context of {model.max_context_tokens:,}",
-            "lower --prompt-tokens or --output-tokens"
-            if longest == workload.request_tokens
-            else "lower --length-variation, or the lengths in --arrivals",
-        )
+    workload.check_context(model.max_context_tokens)
     # The longest request has to fit; how many mean ones run is what the pool is sized for.
     min_kv_tokens = max(min_kv_tokens, longest if longest > workload.request_tokens else 0)
     if not 0 <= min_hot_per_layer <= model.experts:
@@ -137,13 +131,12 @@ def levels(
         if demand.fits
     )
     if not fitting:
-        raise _infeasible(tried, auto_running=max_running is None, min_hot_flag=min_hot_flag)
+        raise _infeasible(tried, workload, auto_running=max_running is None, min_hot_flag=min_hot_flag)
     return fitting
 
 
 _FLAGS = {
     "kv_tokens": "--min-kv-tokens",
-    "request_tokens": "--prompt-tokens + --output-tokens",
     "kv_dtype": "--kv-dtype",
     "running": "--max-running",
     "chunk_tokens": "--chunk",
@@ -152,7 +145,9 @@ _FLAGS = {
 }
 
 
-def _infeasible(tried: list[MemoryDemand], *, auto_running: bool, min_hot_flag: str) -> InfeasibleError:
+def _infeasible(
+    tried: list[MemoryDemand], workload: Workload, *, auto_running: bool, min_hot_flag: str
+) -> InfeasibleError:
     """Says what the closest level lacks; fewer running requests were tried already where they are decided."""
     closest = max(tried, key=lambda demand: demand.ledger().unused_bytes)
     ledger, settings = closest.ledger(), closest.settings
@@ -164,9 +159,15 @@ def _infeasible(tried: list[MemoryDemand], *, auto_running: bool, min_hot_flag: 
         f"{counted(settings.max_running_requests, 'running request')}, chunk {settings.chunk_tokens}, "
         f"{settings.kv_tokens:,} {settings.kv_dtype} KV tokens{asked}"
     )
-    named = {**_FLAGS, "hot_per_layer": min_hot_flag}
+    named = {**_FLAGS, "request_tokens": workload.length_options, "hot_per_layer": min_hot_flag}
     flags = {kind: flag for kind, flag in named.items() if not (kind == "running" and auto_running)}
-    cures = remedies(closest, flags)
+    # Whatever least pool is asked for, the longest request has to fit.
+    longest = workload.longest_request_tokens
+    cures = [
+        cure
+        for cure in remedies(closest, flags)
+        if cure.kind != "kv_tokens" or longest <= workload.request_tokens or int(cure.value) >= longest
+    ]
     advice = [
         f"{cure.advice} and a profile of that tp" if cure.kind == "tp" else cure.advice for cure in cures
     ]

@@ -25,7 +25,7 @@ class Remedy:
     value
         What the setting becomes.
     advice
-        The change in words, with its flag.
+        The change in words, with its flag and the value as it is typed.
     demand
         The server after the change, which fits.
     """
@@ -54,7 +54,8 @@ KINDS = (
 def remedies(demand: MemoryDemand, flags: Mapping[str, str]) -> tuple[Remedy, ...]:
     """Every kind of single change that makes ``demand`` fit, the smallest of each kind.
 
-    ``flags`` names the flag of every kind that the caller's user can change; other kinds are left out. Each
+    ``flags`` names the flag of every kind that the caller's user can change (for the two lengths of a request, both);
+    other kinds are left out. Each
     change is found by evaluating the ledger (bisection where it is ordered), so the next smaller one does
     not fit. Empty when ``demand`` fits.
     """
@@ -86,7 +87,7 @@ def _kv_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     )
     if tokens is not None:
         changed = replace(demand, min_kv_tokens=tokens)
-        yield Remedy("kv_tokens", tokens, f"{flag} of at most {tokens:,}", changed)
+        yield Remedy("kv_tokens", tokens, f"{flag} of at most {tokens}", changed)
 
 
 def _request_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
@@ -94,7 +95,7 @@ def _request_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     tokens = largest(3, demand.request_tokens - 1, lambda tokens: replace(demand, request_tokens=tokens).fits)
     if tokens is not None:
         changed = replace(demand, request_tokens=tokens)
-        yield Remedy("request_tokens", tokens, f"{flag} of at most {tokens:,}", changed)
+        yield Remedy("request_tokens", tokens, f"{flag} of at most {tokens} together", changed)
 
 
 def _kv_dtype(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
@@ -129,9 +130,7 @@ def _chunk_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     )
     if steps is not None:
         chunk = steps * step
-        yield Remedy(
-            "chunk_tokens", chunk, f"{flag} of at most {chunk:,}", replace(demand, chunk_tokens=chunk)
-        )
+        yield Remedy("chunk_tokens", chunk, f"{flag} of at most {chunk}", replace(demand, chunk_tokens=chunk))
 
 
 def _tp(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:

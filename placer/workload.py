@@ -147,6 +147,33 @@ class Workload:
         """Tokens of a prompt that the prefix cache holds; the last one is always computed."""
         return min(int(self.prefix_hit * prompt_tokens), prompt_tokens - 1)
 
+    def check_context(self, most_tokens: int) -> None:
+        """Raise BadInputError when the longest request is longer than a model's context of ``most_tokens``."""
+        longest = self.longest_request_tokens
+        if longest <= most_tokens:
+            return
+        if self.request_lengths is not None:
+            cure = "leave longer requests out of --arrivals"
+        elif longest > self.request_tokens:
+            cure = "lower --length-variation, --prompt-tokens or --output-tokens"
+        else:
+            cure = "lower --prompt-tokens or --output-tokens"
+        varied = (
+            f" (the longest of {self.request_tokens:,} on average with --length-variation {self.length_variation:g})"
+            if self.request_lengths is None and longest > self.request_tokens
+            else ""
+        )
+        raise BadInputError(
+            f"a request of {longest:,} tokens{varied} exceeds the model's context of {most_tokens:,}", cure
+        )
+
+    @property
+    def length_options(self) -> str:
+        """The options that say how long a mean request is."""
+        if self.request_lengths is None:
+            return "--prompt-tokens and --output-tokens"
+        return "mean prompt and output tokens in --arrivals"
+
     @property
     def longest_request_tokens(self) -> int:
         """KV tokens that the longest request holds at its end: each length is cut at `LONGEST_QUANTILE`."""

@@ -1,5 +1,7 @@
 """Memory levels: which settings are tried, and what an impossible request is told."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +168,7 @@ def test_a_pool_that_is_too_large_is_told_how_many_tokens_fit(tiny: ModelSpec) -
     with pytest.raises(InfeasibleError) as caught:
         every_level(tiny, budget_bytes=budget, max_running=1, min_kv_tokens=10_000_000)
     assert "kv_pool" in caught.value.what
-    advised = int(caught.value.hint.split("--min-kv-tokens of at most ")[1].split(";")[0].replace(",", ""))
+    advised = int(caught.value.hint.split("--min-kv-tokens of at most ")[1].split(";")[0])
     assert every_level(tiny, budget_bytes=budget, max_running=1, min_kv_tokens=advised)
 
 
@@ -214,6 +216,56 @@ def test_free_memory_that_was_measured_replaces_the_table(tiny: ModelSpec) -> No
 def test_a_request_beyond_the_context_is_refused(tiny: ModelSpec) -> None:
     with pytest.raises(BadInputError, match="context"):
         every_level(tiny, Workload(4000, 200, 1))
+
+
+@pytest.mark.parametrize(
+    ("workload", "said", "cure"),
+    [
+        (
+            Workload(4000, 200, 1),
+            "a request of 4,200 tokens exceeds",
+            "lower --prompt-tokens or --output-tokens",
+        ),
+        (
+            Workload(512, 128, 1, length_variation=2.5),
+            "tokens (the longest of 640 on average with --length-variation 2.5) exceeds",
+            "lower --length-variation, --prompt-tokens or --output-tokens",
+        ),
+        (
+            Workload(512, 128, 1, arrivals_s=(0.0, 1.0), request_lengths=((8, 8), (4000, 200))),
+            "a request of 4,200 tokens exceeds",
+            "leave longer requests out of --arrivals",
+        ),
+    ],
+)
+def test_what_made_a_request_too_long_is_to_be_lowered(
+    tiny: ModelSpec, workload: Workload, said: str, cure: str
+) -> None:
+    with pytest.raises(BadInputError) as caught:
+        every_level(tiny, workload)
+    assert said in caught.value.what
+    assert caught.value.hint == cure
+
+
+def test_a_least_pool_is_not_advised_below_what_the_longest_request_takes(tiny: ModelSpec) -> None:
+    varied = Workload(512, 128, 1, length_variation=0.5)
+    budget = every_level(tiny, Workload(512, 128, 1))[0].ledger.needed_bytes
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, varied, budget_bytes=budget)
+    assert "--min-kv-tokens" not in caught.value.hint
+    with pytest.raises(InfeasibleError, match=r"--min-kv-tokens of at most \d+;"):
+        every_level(tiny, varied, budget_bytes=budget + 2**27, min_kv_tokens=10_000_000)
+
+
+def test_shorter_requests_are_advised_by_the_options_they_come_from(tiny: ModelSpec) -> None:
+    budget = every_level(tiny, max_running=6, chunk_tokens=512)[0].ledger.needed_bytes
+    long = Workload(2048, 1024, 6)
+    with pytest.raises(InfeasibleError) as caught:
+        every_level(tiny, long, max_running=6, budget_bytes=budget, chunk_tokens=512)
+    match = re.search(r"--prompt-tokens and --output-tokens of at most (\d+) together", caught.value.hint)
+    assert match is not None
+    shorter = replace(long, prompt_tokens=int(match[1]) - 64, output_tokens=64)
+    assert every_level(tiny, shorter, max_running=6, budget_bytes=budget, chunk_tokens=512)
 
 
 def test_tp_that_cuts_fp8_blocks_is_refused(tmp_path: Path) -> None:

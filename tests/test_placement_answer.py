@@ -115,7 +115,7 @@ def test_a_flag_that_differs_from_the_kv_tokens_is_explained() -> None:
     assert "why --max-total-tokens" not in printed(same)
     pools = same.kv.model_copy(update={"tokens": 24_576, "max_total_tokens": 19_729})
     text = " ".join(printed(same.model_copy(update={"kv": pools})).split())
-    assert "why --max-total-tokens is 19,729: " in text
+    assert "why --max-total-tokens is 19729: " in text
     assert "layers with a sliding window keep fewer, a pool of 24,576 tokens comes of it" in text
 
 

@@ -109,7 +109,7 @@ def _pool_lines(kv: KvSection) -> list[Text]:
         return []
     return [
         Text(
-            f"why --max-total-tokens is {kv.max_total_tokens:,}: the runtime shares out the bytes of so many tokens in "
+            f"why --max-total-tokens is {kv.max_total_tokens}: the runtime shares out the bytes of so many tokens in "
             f"all layers; as layers with a sliding window keep fewer, a pool of {kv.tokens:,} tokens comes of it"
         )
     ]

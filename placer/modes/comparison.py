@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from placer.errors import BadInputError
 from placer.kv_pool import check_kv_settings
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
@@ -152,12 +151,7 @@ def compare(
     """
     check_kv_settings(model, chunk_tokens=0, kv_dtype=request.kv_dtype, flag="")
     request.behaviour.check(model.top_k)
-    longest = request.workload.longest_request_tokens
-    if longest > model.max_context_tokens:
-        raise BadInputError(
-            f"a request of {longest:,} tokens exceeds the model's context of {model.max_context_tokens:,}",
-            "lower --prompt-tokens or --output-tokens",
-        )
+    request.workload.check_context(model.max_context_tokens)
     judged = judged_trace(model, trace, request.seed)
     made = ModeRows(model, hardware, trace, judged, request)
     rows, ways = [], list(_ways(model, request))

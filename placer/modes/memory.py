@@ -19,7 +19,6 @@ from placer.units import gib
 
 _FLAGS = {
     "kv_tokens": "--kv-tokens",
-    "request_tokens": "--prompt-tokens + --output-tokens",
     "kv_dtype": "--kv-dtype",
     "budget_bytes": "--hbm-budget",
 }
@@ -88,10 +87,18 @@ class ModeMemory:
             return None
         ledger = least.ledger()
         line = ledger.binding_line or "unused"
+        request = self.request
+        flags = {**_FLAGS, "request_tokens": request.workload.length_options}
+        # Whatever pool is asked for, the longest request has to fit.
+        cures = tuple(
+            each.advice
+            for each in remedies(least, flags)
+            if each.kind != "kv_tokens" or int(each.value) >= request.workload.longest_request_tokens
+        )
         return self.refusal(
             line,
             f"{gib(-ledger.unused_bytes)} per GPU short at line {line!r} ({gib(ledger.lines[line])})",
-            tuple(each.advice for each in remedies(least, _FLAGS)),
+            cures,
             self._more_gpus(),
         )
 

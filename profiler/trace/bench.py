@@ -63,7 +63,7 @@ def bench_sizes(most_ids: int) -> tuple[int, ...]:
         When ``most_ids`` is below 100,000 or above ten billion.
     """
     if not _LEAST_IDS <= most_ids <= _MOST_IDS:
-        raise BadInputError(f"--ids is {most_ids}", f"give {_LEAST_IDS:,} to {_MOST_IDS:,}")
+        raise BadInputError(f"--ids is {most_ids}", f"give {_LEAST_IDS} to {_MOST_IDS}")
     sizes = [most_ids]
     while (smaller := most_ids // 10 ** (len(sizes) // 2) // (3 if len(sizes) % 2 else 1)) >= 1_000_000:
         sizes.append(smaller)
