@@ -10,6 +10,14 @@ from placer.units import counted
 
 CHANNEL_BYTES = 8
 """A DDR channel moves 64 bits per transfer."""
+_LEAST_MTS, _MOST_MTS = 800, 20_000
+"""No DDR memory of a server is slower (DDR3-800), or as fast."""
+_UNITS = {
+    "--cores": "give the physical cores of all sockets",
+    "--clock": "give GHz",
+    "--memory-channels": "give the filled channels of one socket",
+    "--memory-mts": "give millions of transfers per second: 4800 for DDR5-4800",
+}
 _LINE = re.compile(r"xeon-(?:platinum|gold|silver)-")
 """Lines that makers put between family and number, which is unique without."""
 _SOCKETS = re.compile(r"(?P<name>.+)x(?P<sockets>[1-9])")
@@ -174,11 +182,13 @@ def _adjusted(sheet: CpuDatasheet, asked: CpuAdjustment) -> CpuDatasheet:
         ("--cores", asked.cores, sheet.cores),
         ("--clock", asked.clock_ghz, 7.0),
         ("--memory-channels", asked.memory_channels, sheet.memory_channels),
-        ("--memory-mts", asked.memory_mts, 20_000),
+        ("--memory-mts", asked.memory_mts, _MOST_MTS),
     ):
-        least = sheet.sockets if flag == "--cores" else 0.5 if flag == "--clock" else 1
+        least = {"--cores": sheet.sockets, "--clock": 0.5, "--memory-mts": _LEAST_MTS}.get(flag, 1)
         if value is not None and not least <= value <= most:
-            raise BadInputError(f"{flag} is {value:g}, {sheet.name} takes {least:g} to {most:g}", "change it")
+            raise BadInputError(
+                f"{flag} is {value:g}, {sheet.name} takes {least:g} to {most:g}", _UNITS[flag]
+            )
     changed: list[str] = []
     if asked.cores is not None:
         changed.append(f"{asked.cores} of {sheet.cores} cores")

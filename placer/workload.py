@@ -13,7 +13,8 @@ MOST_ARRIVALS = 10_000
 MOST_SPAN_S = 7 * 86_400
 """Longest time from the first of given arrivals to the last: times that span more are hardly seconds."""
 MOST_VARIATION = 4.0
-MOST_RATE = 1e6
+LEAST_RATE, MOST_RATE = 1e-6, 1e6
+"""Requests per second that are simulated: times of rarer ones would be too long for a clock in microseconds."""
 LONGEST_QUANTILE = 3.09
 """Standard deviations (of the logarithm) at which varying lengths are cut: one request in a thousand is longer."""
 
@@ -86,8 +87,11 @@ class Workload:
     def _check_arrivals(self) -> None:
         if self.rate_per_s is not None and self.arrivals_s is not None:
             raise BadInputError("--rate and --arrivals exclude each other", "give one of the two")
-        if self.rate_per_s is not None and not 0 < self.rate_per_s < MOST_RATE:
-            raise BadInputError(f"--rate is {self.rate_per_s:g}", "give requests per second above 0")
+        if self.rate_per_s is not None and not LEAST_RATE <= self.rate_per_s <= MOST_RATE:
+            raise BadInputError(
+                f"--rate is {self.rate_per_s:g}",
+                f"give requests per second above 0: {LEAST_RATE:f} to {MOST_RATE:.0f}",
+            )
         if self.arrivals_s is None:
             if self.request_lengths is not None:
                 raise ValueError("request_lengths belong to arrivals_s")

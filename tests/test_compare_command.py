@@ -63,6 +63,7 @@ def test_json_goes_to_stdout_alone(tiny: Path, run: Run) -> None:
         (("--cpu", "xeon-8480+"), "leave out --cpu, or give --gpu NAME in place of --profile"),
         (("--cpu", "xeon-8480+", "--gpu", "h100-sxm"), "leave out --cpu, or leave out --profile"),
         (("--kv-dtype", "int4"), "--kv-dtype 'int4' is not known"),
+        (("--kv-dtype", "auto"), "run this with bf16 and with fp8 in turn"),
         (("--hbm-budget", "900GiB"), "--hbm-budget 900GiB is more than"),
         (("--output-tokens", "9000"), "exceeds the model's context"),
         (("--deferred-experts", "3"), "--deferred-experts 3 is more than the 2 experts that a token takes"),

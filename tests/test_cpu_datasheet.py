@@ -84,6 +84,7 @@ def test_a_server_may_differ_from_the_sheet() -> None:
         ("xeon-8480+", CpuAdjustment(clock_ghz=2.0, turbo_off=True), "both were given"),
         ("xeon-8480+", CpuAdjustment(memory_channels=12), "--memory-channels is 12"),
         ("xeon-8480+", CpuAdjustment(memory_mts=0), "--memory-mts is 0"),
+        ("xeon-8480+", CpuAdjustment(memory_mts=10), "--memory-mts is 10, "),
         ("ryzen-9-7950xx2", CpuAdjustment(), "runs in 1 socket"),
         ("epyc-9654x4", CpuAdjustment(), "runs in 2 socket"),
     ],

@@ -234,7 +234,11 @@ def test_a_servers_own_figures_calibrate_it(job: Path, tmp_path: Path) -> None:
     ("options", "said", "advice"),
     [
         (["--cpu", "xeon-8480"], "unknown CPU 'xeon-8480'", "did you mean xeon-8480+"),
-        (["--cpu", "epyc-9654", "--cores", 1000], "--cores is 1000", "change it"),
+        (
+            ["--cpu", "epyc-9654", "--cores", 1000],
+            "--cores is 1000",
+            "give the physical cores of all sockets",
+        ),
         (["--cores", 4], "none is named", "--cpu NAME"),
         (["--cpu-method", "torch"], "no --cpu was given", "--cpu-kernel"),
         (["--cpu", "epyc-9654", "--cpu-kernel", "torch"], "--cpu-kernel", "--cpu-method"),

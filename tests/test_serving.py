@@ -242,6 +242,19 @@ def test_given_times_within_a_microsecond_are_one_moment() -> None:
     assert replace(ONE, arrivals_s=(0.0, 0.5, 1.0)).arrival_rate_per_s == 2.0
 
 
+@pytest.mark.parametrize("rate", [0.0, 1e-300, 1e-7, 1e7, float("nan")])
+def test_a_rate_that_no_clock_takes_is_refused(rate: float) -> None:
+    with pytest.raises(BadInputError, match=r"give requests per second above 0: 0\.000001 to 1000000"):
+        replace(ONE, rate_per_s=rate)
+
+
+@BOTH
+def test_rare_requests_are_served_alone(scheduler: Scheduler) -> None:
+    assert serving_figures(TIMES, server(scheduler), replace(ONE, rate_per_s=1e-6), seed=0).ttft_ms.p95 == (
+        pytest.approx(30)
+    )
+
+
 def test_given_times_of_more_than_a_week_are_refused() -> None:
     with pytest.raises(BadInputError, match="span 604,801 s"):
         replace(ONE, arrivals_s=(0.0, 604_801.0))

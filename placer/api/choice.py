@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
+from placer.errors import BadInputError
 from placer.host import CPU_FORMATS
 from placer.known_name import unknown_value
 from placer.model.kv import KV_DTYPES
+from placer.profiler.cold_kernel import COLD_KERNELS
 
 Chosen = TypeVar("Chosen")
 Member = TypeVar("Member", bound=Enum)
@@ -52,8 +54,18 @@ def cpu_method(text: str) -> str:
     return one_of(text, CPU_FORMATS, "--cpu-method")
 
 
+def datasheet_method(text: str) -> str:
+    """As `cpu_method`, where the times of cold experts are a datasheet's: "VLLM-BF16" has none."""
+    return one_of(text, (name for name in COLD_KERNELS if name in CPU_FORMATS), "--cpu-method")
+
+
 def kv_dtype(text: str) -> str:
-    """How keys and values are held: "bf16" or "fp8"."""
+    """How keys and values are held: "bf16" or "fp8"; "auto", which ``solve`` decides, is told what to do instead."""
+    if text == "auto":
+        raise BadInputError(
+            "--kv-dtype auto is decided by solve alone",
+            f"run this with {' and with '.join(KV_DTYPES)} in turn",
+        )
     return one_of(text, KV_DTYPES, "--kv-dtype")
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from placer.api.budget import check_hbm_budget, hbm_budget_bytes
 from placer.api.checked import checked
-from placer.api.choice import cpu_method as known_cpu_method
+from placer.api.choice import datasheet_method, member
 from placer.api.choice import kv_dtype as known_kv_dtype
-from placer.api.choice import member
 from placer.api.cpu import named_cpu
 from placer.api.number import check_seed
 from placer.api.opened import Source, opened
@@ -162,7 +161,7 @@ def _hardware(
                 "--cpu NAME takes datasheets: it goes with --gpu NAME",
                 "add --gpu NAME (placer hardware --list)",
             )
-        method = None if cpu_method is None else known_cpu_method(cpu_method)
+        method = None if cpu_method is None else datasheet_method(cpu_method)
         return datasheet_hardware(model, cpu, gpu, method)
     if profile is None:
         raise BadInputError(

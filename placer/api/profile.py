@@ -1,7 +1,7 @@
 """`placer.profile`: this machine's kernels at the model's shapes, timed; or datasheets."""
 
 from placer.api.checked import checked
-from placer.api.choice import cpu_method as known_cpu_method
+from placer.api.choice import datasheet_method
 from placer.api.cpu import named_cpu
 from placer.api.number import at_least, check_seed
 from placer.api.opened import Source, opened, path_or_none, paths_of
@@ -60,7 +60,7 @@ def profile(
     if quick and max_seconds is not None:
         raise BadInputError("--quick and --max-seconds were both given", "give one of the two")
     if cpu_method is not None:
-        cpu_method = known_cpu_method(cpu_method)
+        cpu_method = datasheet_method(cpu_method)
     sheet = named_cpu(
         cpu,
         cores=cores,

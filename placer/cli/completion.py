@@ -22,6 +22,14 @@ def cpu_methods() -> list[str]:
     return list(CPU_FORMATS)
 
 
+def datasheet_methods() -> list[str]:
+    """Those of them that times are known for by datasheet."""
+    from placer.host import CPU_FORMATS
+    from placer.profiler.cold_kernel import COLD_KERNELS
+
+    return [name for name in COLD_KERNELS if name in CPU_FORMATS]
+
+
 def runtimes() -> list[str]:
     """Runtimes that a placement can be exported for."""
     from placer.exports.runtime_name import RUNTIMES

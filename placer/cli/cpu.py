@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from placer.cli.completion import cpu_methods, cpu_names
+from placer.cli.completion import cpu_names, datasheet_methods
 
 CpuOption = Annotated[
     str | None,
@@ -19,7 +19,7 @@ CpuMethodOption = Annotated[
     typer.Option(
         "--cpu-method",
         help="Its kernel: RAWINT4 (default), AMXINT4, AMXINT8, LLAMAFILE or torch.",
-        autocompletion=cpu_methods,
+        autocompletion=datasheet_methods,
     ),
 ]
 CoresOption = Annotated[
