@@ -28,10 +28,18 @@ class Candidate:
     figures: Prediction
     objective_us: float
 
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the plan's server keeps up with what arrives."""
+        return self.figures.serving is None or not self.figures.serving.falls_behind
+
     def better_than(self, other: "Candidate", objective: Objective) -> bool:
         """Whether this plan is to be preferred by ``objective``."""
         if objective is Objective.THROUGHPUT:
             return self.objective_us < other.objective_us
+        # Short steps of few running requests are worth nothing to those that wait ever longer.
+        if objective is Objective.LATENCY and self.keeps_up != other.keeps_up:
+            return self.keeps_up
         mine, its = (simulated(objective, each.figures) for each in (self, other))
         if abs(mine - its) <= ALIKE * abs(its):
             return self.figures.output_tokens_per_s > (1 + ALIKE) * other.figures.output_tokens_per_s

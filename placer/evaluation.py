@@ -261,7 +261,7 @@ def _verdict(
     best = min((name for name in output_token_us if name != "plan"), key=lambda name: output_token_us[name])
     against_best = output_token_us[best] / output_token_us["plan"]
     against_default = output_token_us["uniform"] / output_token_us["plan"]
-    served = f"the plan's hot experts serve {coverage['plan']:.1%} of the selections ({null:.1%} by chance)"
+    served = f"the plan's hot experts serve {coverage['plan']:.1%} of all selections ({null:.1%} by chance)"
     if null in (0.0, 1.0):
         held = "every expert" if null else "no expert"
         return f"{held} is hot: there is no placement to compare, whatever the traffic"

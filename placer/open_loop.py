@@ -2,7 +2,8 @@
 
 from placer.placement import PlacementDocument
 from placer.predicted_figures import FALLS_BEHIND
-from placer.units import percent, rounded
+from placer.serving import KEEPS_UP
+from placer.units import percent, rounded, rounded_down
 
 GROWS = "grows"
 """Stands for a latency that has no steady value, because the server falls behind."""
@@ -30,6 +31,23 @@ def open_loop_sentence(document: PlacementDocument) -> str | None:
     if given is None:
         return f"{text}, so that waiting grows for as long as they arrive"
     return f"{text}; latencies are of these {given.requests:,} requests, and more of them would wait longer"
+
+
+def open_loop_advice(document: PlacementDocument) -> str | None:
+    """What a server that falls behind would keep up with; None where it keeps up."""
+    found = document.predicted.open_loop
+    if found is None or not found.falls_behind:
+        return None
+    most = f"{rounded_down(KEEPS_UP * found.capacity_per_s):g}"
+    given = document.workload.arrivals is not None
+    said = (
+        f"fewer requests: it keeps up with at most {most} per second"
+        if given
+        else f"--rate of at most {most}"
+    )
+    if document.kv.max_running_requests < document.workload.concurrency:
+        return said
+    return f"{said}, or a larger --concurrency, which lets more run at once"
 
 
 def ttft_without_value(document: PlacementDocument) -> str:

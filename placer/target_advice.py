@@ -1,23 +1,24 @@
 """What would meet latency targets that nothing met: single changes of the request, each of them tried."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from placer.level import chunk_grid
+from placer.level import MOST_RUNNING, chunk_grid
 from placer.objective import Objective
 from placer.prediction import Prediction
 from placer.remedy import largest
 from placer.solve_request import SolveRequest
 from placer.targets import Reached, relaxed
-from placer.units import GIB, duration, parse_size
+from placer.units import GIB, duration, parse_size, rounded_down
 
 Check = Callable[[SolveRequest], Prediction | None]
 """Figures of a plan that serves a request, or None where none is found."""
 _LEAST_CHUNK = 64
 _RATE_HALVINGS = 7
 _BUDGET_HALVINGS = 5
+_MOST_TIMES = 8
+"""More requests at a time that are tried, as a multiple of those asked for."""
 _NEIGHBOURS = 2
 """Larger numbers of clients that are tried beyond the one found: latencies need not grow with every client."""
 
@@ -101,6 +102,21 @@ def _clients(request: SolveRequest, check: Check) -> Iterator[_Change]:
     yield _Change(text(count), found[count])
 
 
+def _places(request: SolveRequest, check: Check) -> Iterator[_Change]:
+    """Twice as many requests of an open loop at a time, and twice that, until it does."""
+    if not request.workload.is_open_loop or request.max_running is not None:
+        return
+    change, most = None, 2 * request.workload.concurrency
+    while most <= min(MOST_RUNNING, _MOST_TIMES * request.workload.concurrency) and (
+        change is None or change.figures is None
+    ):
+        wider = replace(request.workload, concurrency=most)
+        change = _Change(f"--concurrency {most}", check(replace(request, workload=wider)))
+        most *= 2
+    if change is not None:
+        yield change
+
+
 def _rate(request: SolveRequest, check: Check) -> Iterator[_Change]:
     """The highest rate that holds, by bisection, rounded down; every rate is tried as it is told."""
     rate = request.workload.rate_per_s
@@ -110,7 +126,7 @@ def _rate(request: SolveRequest, check: Check) -> Iterator[_Change]:
     best = None
     for _ in range(_RATE_HALVINGS):
         middle = (low + high) / 2
-        tried = _rounded_down(middle)
+        tried = rounded_down(middle, 2)
         if tried <= low:
             break
         figures = check(replace(request, workload=replace(request.workload, rate_per_s=tried)))
@@ -120,13 +136,7 @@ def _rate(request: SolveRequest, check: Check) -> Iterator[_Change]:
         else:
             low, best = tried, _Change(f"--rate {tried:g}", figures)
     if best is not None:
-        yield best if best.figures is not None else _Change(f"--rate {_rounded_down(high):g}", None)
-
-
-def _rounded_down(value: float) -> float:
-    """Two digits that are not above ``value``."""
-    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.floor(value / scale * (1 + 1e-12)) * scale:.12g}")
+        yield best if best.figures is not None else _Change(f"--rate {rounded_down(high, 2):g}", None)
 
 
 def _running(request: SolveRequest, check: Check) -> Iterator[_Change]:
@@ -179,6 +189,7 @@ _KINDS: dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]] = {
     "running requests": _running,
     "fewer clients": _clients,
     "a lower rate": _rate,
+    "more requests at a time": _places,
     "a larger budget": _budget,
     "a smaller chunk": _chunk,
 }

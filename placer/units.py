@@ -113,6 +113,12 @@ def rounded_up(value: float) -> str:
     return f"{math.ceil(value / scale) * scale:.12g}"
 
 
+def rounded_down(value: float, digits: int = 3) -> float:
+    """So many digits that are not above ``value``, above 0."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{math.floor(value / scale * (1 + 1e-12)) * scale:.12g}")
+
+
 def duration(us: float, digits: int = 4) -> str:
     """A time given in microseconds as a person reads it: 13.60 µs, 24.35 ms, 2.104 s."""
     kept = abs(float(f"{us:.{digits - 1}e}"))

@@ -23,7 +23,7 @@ from placer.modes.comparison import Comparison, best_of, compare
 from placer.modes.document import comparison_document
 from placer.modes.hardware import ComparedHardware, datasheet_hardware, profiled_hardware
 from placer.modes.memory import ModeMemory
-from placer.modes.mode import Cache, Mode, ModeRow, Way
+from placer.modes.mode import Cache, Mode, ModeRow, Way, falls_behind
 from placer.modes.request import CompareRequest
 from placer.modes.verdict import advice, verdict
 from placer.parallelism import Parallelism
@@ -298,8 +298,7 @@ def test_missed_targets_say_which_would_be_kept_and_those_are(
     wide: ModelSpec, hardware: ComparedHardware, asked_ms: dict[str, float]
 ) -> None:
     missed = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, **asked_ms)))
-    assert missed.relaxed is not None
-    relaxed, document = missed.relaxed, comparison_document(missed)
+    (relaxed,), document = missed.others, comparison_document(missed)
     words = relaxed.flags.split()
     assert words[::2] == ["--slo-tpot", "--slo-ttft"][: len(asked_ms)]
     assert document["advice"].startswith(f"{relaxed.flags}, tried: ")
@@ -307,7 +306,7 @@ def test_missed_targets_say_which_would_be_kept_and_those_are(
     typed = {field: float(value) for field, value in zip(asked_ms, words[1::2], strict=True)}
     kept = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, **typed)))
     assert kept.best is not None
-    assert kept.relaxed is None
+    assert kept.others == ()
     assert comparison_document(kept)["null_reasons"]["advice"] == "a way wins"
 
 
@@ -409,13 +408,89 @@ def test_requests_that_arrive_too_fast_leave_nulls_with_a_reason(
     wide: ModelSpec, hardware: ComparedHardware
 ) -> None:
     workload = replace(WORKLOAD, rate_per_s=1e5)
-    document = comparison_document(compare(wide, hardware, None, asked(workload=workload)))
-    assert document["best"] is None
+    comparison = compare(wide, hardware, None, asked(workload=workload))
+    document = comparison_document(comparison)
     assert document["verdict"].startswith("every way falls behind the requests that arrive")
+    # Without targets the fastest is the answer all the same, as it is a solve's.
+    assert document["best"]["output_tokens_per_s"]["mid"] >= 0.97 * max(
+        tokens_per_s(row) for row in comparison.rows if row.runs
+    )
+    assert not any(row["meets_targets"] for row in document["rows"])
     row = document["rows"][0]
     assert row["ttft_ms"]["p95"] is None
     assert "the wait grows" in row["null_reasons"]["ttft_ms.p95"]
     assert row["tpot_ms"]["p95"] > 0
+
+
+def test_a_rate_just_beyond_what_is_served_says_which_is_kept_up_with(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    fast = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, rate_per_s=1e5)))
+    assert fast.best is not None
+    assert fast.best.figures is not None
+    served_per_s = fast.best.figures.mid.requests_per_s
+    near = replace(WORKLOAD, rate_per_s=0.99 * served_per_s)
+    behind = compare(wide, hardware, None, asked(workload=near))
+    said = re.search(r"keeps up with at most (\S+) per second", verdict(behind))
+    assert said is not None
+    assert 0.96 * served_per_s < float(said[1]) < 0.97 * served_per_s
+    # What is advised is kept up with.
+    advised = behind.others
+    assert advised
+    for other in advised:
+        again = compare(wide, hardware, None, asked(workload=other.workload))
+        assert again.keeping_up
+        assert other.flags in str(advice(behind))
+    assert any(f"--rate {said[1]}" == other.flags for other in advised)
+
+
+def test_more_requests_at_a_time_are_tried_where_all_fall_behind(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    most = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, rate_per_s=1e5)))
+    assert most.best is not None
+    assert most.best.figures is not None
+    # A tenth more than four at a time serve is little for eight.
+    rate = 1.1 * most.best.figures.mid.requests_per_s
+    behind = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, rate_per_s=rate)))
+    other = behind.others[0]
+    assert other.flags == "--concurrency 8"
+    assert other.workload == replace(WORKLOAD, rate_per_s=rate, concurrency=8)
+    kept = compare(wide, hardware, None, asked(workload=other.workload))
+    assert kept.best is not None
+    assert not falls_behind(kept.best)
+
+
+def test_fewer_clients_are_advised_where_they_keep_the_targets(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    # Both targets at once: with four clients some wait, or all take longer steps.
+    one = row_of(
+        compare(wide, hardware, None, asked(workload=replace(WORKLOAD, concurrency=2))), Mode.GPU_ONLY
+    )
+    assert one.figures is not None
+    targets = {
+        "slo_tpot_ms": 1.001 * one.figures.mid.tpot_ms.p95,
+        "slo_ttft_ms": 1.001 * one.figures.mid.ttft_ms.p95,
+    }
+    missed = compare(wide, hardware, None, asked(workload=replace(WORKLOAD, concurrency=16, **targets)))
+    assert missed.best is None
+    fewer = missed.others[-1]
+    assert fewer.flags == f"--concurrency {fewer.workload.concurrency}"
+    assert 2 <= fewer.workload.concurrency < 16
+    kept = compare(wide, hardware, None, asked(workload=fewer.workload))
+    assert kept.best is not None
+
+
+def test_a_part_of_every_gpu_is_what_the_sizing_rule_divides_by(
+    wide: ModelSpec, hardware: ComparedHardware
+) -> None:
+    whole = compare(wide, hardware, None, asked())
+    part = compare(wide, hardware, None, asked(budget_bytes=4 * GIB, device_bytes=8 * GIB))
+    assert list(whole.rules) == [f"{hardware.gpu.memory_gb} GB"]
+    (rule,) = part.rules.values()
+    assert list(part.rules) == ["4.00 GiB"]
+    assert rule.gpu_bytes == 4 * GIB
 
 
 def test_what_arrives_is_what_is_served_where_the_server_keeps_up(

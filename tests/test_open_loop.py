@@ -6,7 +6,7 @@ import pytest
 from placements import figures, placement_dict
 
 from placer.answer.serving import serving_lines
-from placer.open_loop import falls_behind, open_loop_sentence, ttft_without_value
+from placer.open_loop import falls_behind, open_loop_advice, open_loop_sentence, ttft_without_value
 from placer.placement import PlacementDocument
 from placer.predicted_figures import FALLS_BEHIND
 from placer.reports.baseline import placement_rows
@@ -70,3 +70,13 @@ def test_a_closed_loop_has_no_sentence() -> None:
     document = PlacementDocument.model_validate(placement_dict({1: [0]}, layers=[1], experts=4))
     assert open_loop_sentence(document) is None
     assert not falls_behind(document)
+
+
+def test_what_would_be_kept_up_with_is_advised() -> None:
+    # Up to 97 % of the four that it can finish.
+    assert str(open_loop_advice(open_loop(6.0, behind=True, rate_per_s=6.0))).startswith(
+        "--rate of at most 3.88"
+    )
+    given = open_loop(6.0, behind=True, arrivals={"requests": 300, "span_s": 50.0})
+    assert "at most 3.88 per second" in str(open_loop_advice(given))
+    assert open_loop_advice(open_loop(3.0, behind=False, rate_per_s=3.0)) is None

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from placer.choosing import Candidate
 from placer.hbm import ServerSettings
+from placer.objective import Objective
 from placer.prediction import Prediction
 from placer.serving import NEVER, ServingFigures
 from placer.targets import Reached, excess, meets_targets, missed_flags, relaxed, targets_missed
@@ -91,3 +93,14 @@ def test_a_ttft_that_is_not_predicted_says_why() -> None:
 )
 def test_targets_are_relaxed_to_what_is_reached(tried: list[tuple[float, float]], said: str) -> None:
     assert relaxed(BOTH, [reached(ONE, *each) for each in tried]) == said
+
+
+def test_short_steps_that_fall_behind_are_no_better_than_longer_ones_that_keep_up() -> None:
+    served = ServingFigures(NEVER, NEVER, NEVER, 1.0, 1.0, None, 1.0, 1, 0.0, capacity_per_s=1.0)
+    few = replace(FIGURES, tpot_ms_p95=20.0, serving=replace(served, falls_behind=True))
+    many = replace(FIGURES, tpot_ms_p95=30.0, serving=served)
+    outrun, keeping = Candidate(few, 2.0), Candidate(many, 1.0)
+    assert keeping.better_than(outrun, Objective.LATENCY)
+    assert not outrun.better_than(keeping, Objective.LATENCY)
+    # Where both fall behind, or neither does, the shorter p95 TPOT is better.
+    assert outrun.better_than(replace(keeping, figures=replace(many, serving=few.serving)), Objective.LATENCY)

@@ -20,6 +20,7 @@ from placer.units import (
     parse_size,
     percent,
     rounded,
+    rounded_down,
     rounded_up,
     signed_percent,
 )
@@ -182,3 +183,8 @@ def test_what_is_rounded_up_has_three_digits() -> None:
 )
 def test_operations_per_second_are_never_shown_as_none_where_there_are_some(per_s: float, shown: str) -> None:
     assert operations(per_s) == shown
+
+
+@given(st.floats(1e-6, 1e9), st.integers(2, 3))
+def test_what_is_rounded_down_is_not_above(value: float, digits: int) -> None:
+    assert value * (1 - 10.0 ** (1 - digits) - 1e-12) <= rounded_down(value, digits) <= value * (1 + 1e-11)

@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from placer.answer.console import WIDTH
 from placer.answer.part import VerdictLine, note_lines
 from placer.answer.visible import all_visible
 from placer.units import GIB, counted, duration, figure, gib, percent, rounded
@@ -75,17 +76,24 @@ class _Rows:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The widest of the tables that `options` leave room for, and what it leaves out."""
+        left_out = self._left_out(console, options, options.max_width)
+        yield self._table([column for column in _COLUMNS if column not in left_out])
+        # No answer is wider than `WIDTH`, whatever the terminal.
+        never = self._left_out(console, options, max(WIDTH, options.max_width))
+        wider = [column for column in left_out if column not in never]
+        for where, columns in (("a wider terminal also shows", wider), ("--json also holds", never)):
+            if columns:
+                headers = ", ".join(column.header.replace("\n", " ") for column in columns)
+                yield Text(f"{where}: {headers}", style="dim")
+
+    def _left_out(self, console: Console, options: ConsoleOptions, width: int) -> Sequence[_Column]:
+        """Columns that a table of at most so many columns of text has no room for."""
+        unbounded = options.update(max_width=_UNBOUNDED)
         for left_out in _NARROWER:
             table = self._table([column for column in _COLUMNS if column not in left_out])
-            if (
-                Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum
-                <= options.max_width
-            ):
+            if Measurement.get(console, unbounded, table).maximum <= width:
                 break
-        yield table
-        if left_out:
-            headers = ", ".join(column.header.replace("\n", " ") for column in left_out)
-            yield Text(f"a wider terminal also shows: {headers}", style="dim")
+        return left_out
 
     def _table(self, columns: Sequence[_Column]) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))

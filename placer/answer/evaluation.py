@@ -42,7 +42,10 @@ def evaluation_answer(evaluation: Evaluation) -> RenderableType:
     if evaluation.gains.no_interval is not None:
         parts.append(Text(f"no interval: {evaluation.gains.no_interval}"))
     if evaluation.dynamic is not None:
-        parts.append(Text(evaluation.dynamic["verdict"]))
+        # Its shares of selections are of other steps than the coverage above.
+        parts.append(
+            Text(f"on output tokens of steps that follow each other: {evaluation.dynamic['verdict']}")
+        )
     if evaluation.domains:
         domains = Table(title="by domain", title_justify="left", box=None, pad_edge=False)
         for header in ("domain", "plan", "frequency", "uniform", "plan's coverage"):

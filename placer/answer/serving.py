@@ -4,7 +4,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from placer.answer.part import VerdictLine
-from placer.open_loop import falls_behind, open_loop_sentence
+from placer.open_loop import falls_behind, open_loop_advice, open_loop_sentence
 from placer.placement import PlacementDocument
 from placer.predicted_sections import BandSection, Spread, TimeSplitSection
 from placer.units import duration, duration_range, figure, percent
@@ -19,6 +19,8 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
     if (open_loop := open_loop_sentence(document)) is not None:
         behind = falls_behind(document)
         lines.append(VerdictLine(f"  {open_loop}") if behind else Text(f"  {open_loop}"))
+    if (advice := open_loop_advice(document)) is not None:
+        lines.append(VerdictLine(f"  do: {advice}"))
     lines.append(Text(f"  {_latencies(document)}"))
     if predicted.band is not None:
         lines.append(Text("  ranges are from the cost model's own error (simulated)"))

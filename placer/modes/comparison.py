@@ -1,15 +1,15 @@
 """The comparison: every way of running a model on some numbers of GPUs, and which of them wins."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from placer.kv_pool import check_kv_settings
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
 from placer.modes.hardware import ComparedHardware
-from placer.modes.mode import Cache, Mode, ModeRow, Way
-from placer.modes.relaxation import Relaxation, relaxation
+from placer.modes.mode import Cache, Mode, ModeRow, Way, falls_behind
+from placer.modes.other_traffic import OtherTraffic, other_traffic
 from placer.modes.request import CompareRequest
 from placer.modes.rows import ModeRows
 from placer.modes.rule_of_thumb import RuleOfThumb, rule_of_thumb
@@ -18,7 +18,7 @@ from placer.modes.served_experts import served_model
 from placer.modes.steps import judged_trace
 from placer.parallelism import Parallelism
 from placer.profiler.trace.trace import Trace
-from placer.units import counted
+from placer.units import counted, gib
 
 Progress = Callable[[str, float], None]
 
@@ -40,8 +40,8 @@ SPREAD_NOTE = "tp4+ep2 stands for --tp 4 --ep 2: four GPUs in two groups that sh
 class Comparison:
     """Rows in order of GPUs and mode, and the sizing rule beside the exact ledger.
 
-    ``rules`` are for the size of the GPU that was compared. ``relaxed`` says which targets would be kept
-    where some row keeps up and none keeps those asked.
+    ``rules`` are for the size of the GPU that was compared. ``others`` are changes of what is asked, each tried,
+    where no row keeps up with what arrives and keeps the targets.
     """
 
     model: ModelSpec
@@ -50,11 +50,11 @@ class Comparison:
     rows: tuple[ModeRow, ...]
     rules: dict[str, RuleOfThumb]
     notes: tuple[str, ...]
-    relaxed: Relaxation | None = None
+    others: tuple[OtherTraffic, ...] = ()
 
     @property
     def best(self) -> ModeRow | None:
-        """The winner under the targets, or None where no row keeps them."""
+        """The winner under the targets, or None where no row keeps them; one that falls behind where all do."""
         return best_of(self.rows, self.request)
 
     @property
@@ -74,12 +74,14 @@ class Comparison:
         return next((winner for winner in winners if winner is not None), None)
 
     def best_on(self, gpus: int) -> ModeRow | None:
-        """As `best`, among the rows of so many GPUs."""
-        return best_of((row for row in self.rows if row.way.parallel.gpus == gpus), self.request)
+        """As `best`, among the rows of so many GPUs; none that falls behind where any does not."""
+        eligible = _eligible(self.rows, self.request)
+        here = [row for row in eligible if row.way.parallel.gpus == gpus]
+        return next(iter(_ranked(here, self.request)), None)
 
     def keeps_targets(self, row: ModeRow) -> bool:
         """Whether ``row`` fits and runs, keeps up with what arrives, and keeps every target at p95."""
-        return _keeps(row, self.request)
+        return _keeps(row, self.request) and not falls_behind(row)
 
     def keeps_targets_slow(self, row: ModeRow) -> bool:
         """As `keeps_targets`, at the slow end of the row's band too."""
@@ -98,10 +100,21 @@ def best_of(rows: Iterable[ModeRow], request: CompareRequest) -> ModeRow | None:
 def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRow, ...]:
     """Rows that keep the targets within `TIE` of the most tokens/s, the simplest first.
 
-    Simpler is on fewer GPUs, then in a plainer mode, then with fewer groups of experts; then the faster. At a rate of
-    arrivals, rows that keep up deliver the same: of those on the fewest GPUs, the ones within `TIE` of the least p95
-    TPOT.
+    Rows that fall behind what arrives count only where all do. Simpler is on fewer GPUs, then in a plainer mode, then
+    with fewer groups of experts; then the faster. At a rate of arrivals, rows that keep up deliver the same: of those
+    on the fewest GPUs, the ones within `TIE` of the least p95 TPOT.
     """
+    return _ranked(_eligible(rows, request), request)
+
+
+def _eligible(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRow, ...]:
+    """Rows that keep the targets: those that keep up with what arrives, or all where none does."""
+    kept = tuple(row for row in rows if _keeps(row, request))
+    return tuple(row for row in kept if not falls_behind(row)) or kept
+
+
+def _ranked(kept: Sequence[ModeRow], request: CompareRequest) -> tuple[ModeRow, ...]:
+    """The `contenders` among ``kept``, which are eligible."""
 
     def rate(row: ModeRow) -> float:
         return 0.0 if row.figures is None else row.figures.mid.output_tokens_per_s
@@ -113,10 +126,10 @@ def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRo
         parallel = row.way.parallel
         return parallel.gpus, _PLAINEST.index(row.way.mode), parallel.ep, -rate(row)
 
-    kept = [row for row in rows if _keeps(row, request)]
     # What serves as gpu-only does, and takes host memory too, decides nothing beside it.
-    keeping = [row for row in kept if row.unstreamed is None] or kept
-    if keeping and request.workload.arrival_rate_per_s is not None:
+    keeping = [row for row in kept if row.unstreamed is None] or list(kept)
+    behind = any(map(falls_behind, keeping))
+    if keeping and not behind and request.workload.arrival_rate_per_s is not None:
         fewest = min(row.way.parallel.gpus for row in keeping)
         keeping = [row for row in keeping if row.way.parallel.gpus == fewest]
         most_ms = (1 + TIE) * min(map(tpot_ms, keeping))
@@ -126,7 +139,7 @@ def contenders(rows: Iterable[ModeRow], request: CompareRequest) -> tuple[ModeRo
 
 
 def _keeps(row: ModeRow, request: CompareRequest) -> bool:
-    if row.figures is None or not row.runs or row.figures.mid.falls_behind:
+    if row.figures is None or not row.runs:
         return False
     return target_excess(row.figures.mid, request.workload) <= 1.0
 
@@ -163,18 +176,18 @@ def compare(
         *((DEFERRED_NOTE,) if request.behaviour.deferred_experts else ()),
         *((SPREAD_NOTE,) if any(way.parallel.ep > 1 for way in ways) else ()),
     )
-    relaxed = None
-    if best_of(rows, request) is None:
-        relaxed = relaxation(keeping_up(rows), request, made.again)
+    others: tuple[OtherTraffic, ...] = ()
+    best = best_of(rows, request)
+    if best is None or falls_behind(best):
+        progress("looking for what would do", 1.0)
+        others = other_traffic([row for row in rows if row.runs], request, made.again)
     rules = _rules(model, hardware, request)
-    return Comparison(model, hardware, request, tuple(rows), rules, notes, relaxed)
+    return Comparison(model, hardware, request, tuple(rows), rules, notes, others)
 
 
 def keeping_up(rows: Iterable[ModeRow]) -> tuple[ModeRow, ...]:
     """Those of ``rows`` that run and do not fall behind what arrives."""
-    return tuple(
-        row for row in rows if row.runs and row.figures is not None and not row.figures.mid.falls_behind
-    )
+    return tuple(row for row in rows if row.runs and not falls_behind(row))
 
 
 def _ways(model: ModelSpec, request: CompareRequest) -> Iterator[Way]:
@@ -193,6 +206,8 @@ def _ways(model: ModelSpec, request: CompareRequest) -> Iterator[Way]:
 
 
 def _rules(model: ModelSpec, hardware: ComparedHardware, request: CompareRequest) -> dict[str, RuleOfThumb]:
-    """The rule for the GPU that is compared, by the size that it is sold as."""
+    """The rule for the GPU that is compared, by the size that it is sold as, or the part of it that may be used."""
+    if request.budget_bytes < request.device_bytes:
+        return {gib(request.budget_bytes): rule_of_thumb(model, request, request.budget_bytes)}
     size_gb = hardware.gpu.memory_gb
     return {f"{size_gb} GB": rule_of_thumb(model, request, size_gb * 10**9)}

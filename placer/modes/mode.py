@@ -119,3 +119,8 @@ class ModeRow:
     def fits(self) -> bool:
         """Whether HBM and host memory hold it."""
         return self.obstacle is None
+
+
+def falls_behind(row: ModeRow) -> bool:
+    """Whether requests arrive as fast as ``row`` serves them, or faster."""
+    return row.figures is not None and row.figures.mid.falls_behind

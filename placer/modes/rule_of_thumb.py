@@ -37,7 +37,7 @@ class RuleOfThumb:
     parameters, parameter_bytes
         What the rule multiplies: parameters without MTP layers, and nominal bytes of one (FP8 1, BF16 2, 4-bit 0.5).
     gpu_bytes
-        What a GPU is sold as.
+        What a GPU is sold as, or what of it may be used.
     exact
         The exact ledger for one running request of the workload, or the KV tokens asked for.
     """
@@ -59,7 +59,7 @@ class RuleOfThumb:
 
 
 def rule_of_thumb(model: ModelSpec, request: CompareRequest, gpu_bytes: int) -> RuleOfThumb:
-    """The rule for GPUs sold as ``gpu_bytes``, and the exact ledger under the budget of ``request``."""
+    """The rule for GPUs of ``gpu_bytes``, and the exact ledger under the budget of ``request``."""
     served = served_model(model, Mode.GPU_ONLY)
     return RuleOfThumb(
         model.parameters["total"], nominal_bytes(served), gpu_bytes, exact_size(model, request)

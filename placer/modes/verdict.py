@@ -5,9 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from placer.modes.comparison import TIE, Comparison
-from placer.modes.mode import ModeFigures, ModeRow
+from placer.modes.mode import ModeFigures, ModeRow, falls_behind
+from placer.modes.other_traffic import OtherTraffic
 from placer.modes.search import target_excess
-from placer.units import counted, duration, figure
+from placer.serving import KEEPS_UP
+from placer.targets import has_targets
+from placer.units import counted, duration, figure, rounded_down
 from placer.workload import Workload
 
 _NAMED = 3
@@ -43,6 +46,8 @@ def verdict(comparison: Comparison) -> str:
     best = comparison.best
     if best is None:
         return _nothing(comparison)
+    if falls_behind(best):
+        return _behind(best)
     parts = [f"best: {name(best)}, {_reached(best)}"]
     if comparison.tied:
         parts.append(f"{_tie(comparison.tied)}")
@@ -56,16 +61,44 @@ def verdict(comparison: Comparison) -> str:
 
 
 def advice(comparison: Comparison) -> str | None:
-    """What to change where no row wins; None where one does, or no single change is known that would do."""
-    if comparison.relaxed is not None:
-        relaxed = comparison.relaxed
-        return f"{relaxed.flags}, tried: {name(relaxed.row)} keeps that{_settings(relaxed.row)}"
+    """What to change where no row wins, or all fall behind; None where no single change is known that would do."""
+    best, others = comparison.best, comparison.others
+    if best is not None and not falls_behind(best):
+        return None
+    if len(others) == 1:
+        (other,) = others
+        return f"{other.flags}, tried: {_does(other)}"
+    if others:
+        each = "; ".join(f"{other.flags} ({_does(other)})" for other in others)
+        return f"any one of these, each tried: {each}"
+    if best is not None:
+        return f"fewer requests: {name(best)} keeps up with at most {_kept_up_with(best)} per second"
     if any(row.fits for row in comparison.rows):
         return None
     for row in sorted(comparison.rows, key=lambda row: _short(comparison, row)):
         if row.obstacle is not None and row.obstacle.cures:
             return f"{' or '.join(row.obstacle.cures)}, for {_way_name(row)}"
     return None
+
+
+def _does(other: OtherTraffic) -> str:
+    """What the row of ``other`` does with that, and at which settings."""
+    kept = "keeps up" if other.row.figures is None or not has_targets(other.workload) else "keeps that"
+    return f"{name(other.row)} {kept}{_settings(other.row)}"
+
+
+def _kept_up_with(row: ModeRow) -> str:
+    """The most requests per second that ``row`` keeps up with, rounded down."""
+    capacity_per_s = _figures(row).mid.capacity_per_s or 0.0
+    return f"{rounded_down(KEEPS_UP * capacity_per_s):g}" if capacity_per_s else "0"
+
+
+def _behind(row: ModeRow) -> str:
+    """That every row falls behind, and what ``row``, the fastest, keeps up with."""
+    return (
+        f"every way falls behind the requests that arrive: {name(row)} serves most and keeps up with at most "
+        f"{_kept_up_with(row)} per second{_settings(row)}"
+    )
 
 
 def _short(comparison: Comparison, row: ModeRow) -> tuple[bool, float]:
@@ -138,11 +171,7 @@ def _nothing(comparison: Comparison) -> str:
     if not running:
         return f"nothing that fits on {counts} runs: {fitting[0].stopper}"
     if not comparison.keeping_up:
-        most = max(running, key=lambda row: _figures(row).mid.requests_per_s)
-        return (
-            f"every way falls behind the requests that arrive: {name(most)} serves most, "
-            f"{figure(_figures(most).mid.requests_per_s, 2)} per second{_settings(most)}"
-        )
+        return _behind(max(running, key=lambda row: _figures(row).mid.capacity_per_s or 0.0))
     return f"no way keeps the targets: {_missed(comparison)}"
 
 
@@ -159,9 +188,11 @@ def _missed(comparison: Comparison) -> str:
             for each in missed
             if each.row is not closest
         ]
-        parts.append("; ".join([f"every row misses the {names}", *nearest]))
+        asked = len(_asked(workload))
+        rows = "every row" if asked == 1 else "at the settings that come nearest to both, every row"
+        parts.append("; ".join([f"{rows} misses the {names}", *nearest]))
     else:
-        parts.append("each target is kept by some row, but no row keeps both")
+        parts.append("each target is kept by some row, but none was found that keeps both")
     return "; ".join(parts)
 
 
