@@ -4,6 +4,7 @@ import math
 
 from placer.cpu_datasheet import CpuDatasheet
 from placer.errors import BadInputError
+from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cold_kernel import COLD_KERNELS, ColdKernel, KernelRate
 from placer.profiler.cost import Provenance, Regime, SideCost
@@ -76,7 +77,8 @@ def roofline_cold(
     bytes_per_expert
         Of one whole expert in the method's format.
     threads
-        Kernel threads, up to the cores; None for all cores but one, since kt-kernel keeps one more spinning.
+        Kernel threads, up to the cores of ``numa_nodes``; None for all of them but one, since kt-kernel keeps one more
+        spinning.
     numa_nodes
         Memory nodes that the experts are cut over, each a socket with its cores and channels; None for all.
 
@@ -90,8 +92,9 @@ def roofline_cold(
     cores = cpu.cores * nodes // cpu.numa_nodes
     count = max(1, cores - 1) if threads is None else threads
     if not 1 <= count <= cores:
+        unused = unused_nodes(cpu, kernel.method, shape, nodes)
         raise BadInputError(
-            f"--threads is {count}, {cpu.name} has {cores} cores on {counted(nodes, 'memory node')}",
+            f"--threads is {count}, " + (unused or f"{cpu.name} has {counted(cores, 'core')}"),
             f"use --threads {max(1, cores - 1)} or fewer",
         )
     numa = 1.0 if nodes == 1 else NUMA_SHARE
@@ -126,6 +129,22 @@ def roofline_cold(
         efficiency=_factors(nodes, border, ranges),
         evidence=tuple(dict.fromkeys(rate.source for _, _, rate in ranges)),
         band=BAND,
+        nodes_there=cpu.numa_nodes,
+    )
+
+
+def unused_nodes(cpu: CpuDatasheet, method: str, shape: ExpertShape, nodes: int) -> str | None:
+    """Why ``method`` runs on ``nodes`` memory nodes where ``cpu`` has more, and what of it counts then; else None."""
+    there = cpu.numa_nodes
+    if nodes == there:
+        return None
+    needs = CPU_METHOD_NEEDS.get(method)
+    whole = "" if needs is None else f" of whole {needs.multiple}s"
+    cores, bytes_per_s = cpu.cores * nodes // there, cpu.bandwidth_bytes_per_s
+    return (
+        f"{method} cannot cut expert width {shape.expert_intermediate_size:,} into {there} shares{whole}: it runs on "
+        f"{nodes} of the {there} memory nodes of {cpu.name}, with {cores} of {cpu.cores} cores and "
+        f"{bytes_per_s * nodes / there / 1e9:,.0f} of {bytes_per_s / 1e9:,.0f} GB/s"
     )
 
 

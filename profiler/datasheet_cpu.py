@@ -39,6 +39,10 @@ class DatasheetCpu:
         What the true time may be of the predicted, at least and at most.
     provenance
         "datasheet": tells it from a timed kernel in profile.json.
+    nodes_there
+        The memory nodes that the server has; None in profiles that did not say.
+    notes
+        What differs from what the sheet lets expect.
     """
 
     name: str
@@ -59,6 +63,8 @@ class DatasheetCpu:
     evidence: tuple[str, ...]
     band: tuple[float, float]
     provenance: str = "datasheet"
+    nodes_there: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def device(self) -> str:
@@ -66,11 +72,25 @@ class DatasheetCpu:
         return f"{self.name} ({', '.join(self.adjustments)})" if self.adjustments else self.name
 
     @property
+    def used_share(self) -> float:
+        """The part of the server's cores and memory speed that the kernel uses."""
+        return 1.0 if self.nodes_there is None else self.numa_nodes / self.nodes_there
+
+    @property
+    def nodes_text(self) -> str:
+        """The memory nodes that the kernel runs on, in words."""
+        if self.nodes_there in (None, self.numa_nodes):
+            return counted(self.numa_nodes, "memory node")
+        return f"{self.numa_nodes} of {counted(self.nodes_there or 0, 'memory node')}"
+
+    @property
     def fault(self) -> str | None:
         """What makes the figures unusable, or None."""
         low, high = self.band
         if not 0 < low <= 1 <= high < MOST_FACTOR:
             return f"band {low:g} to {high:g} does not hold 1"
+        if self.nodes_there is not None and not 1 <= self.numa_nodes <= self.nodes_there:
+            return f"{self.numa_nodes} of {self.nodes_there} memory nodes"
         return None if self.cores >= 1 else f"{self.cores} cores"
 
     @property
@@ -78,8 +98,9 @@ class DatasheetCpu:
         """Origin of cold-side figures, in words."""
         factors = ", ".join(f"{name} {value:g}" for name, value in self.efficiency.items())
         low, high = self.band
+        on = "" if self.used_share == 1 else f" on {self.nodes_text}"
         return (
-            f"datasheet roofline of {self.device} for {self.method}, {counted(self.threads, 'thread')} ({factors}; "
+            f"datasheet roofline of {self.device} for {self.method}, {counted(self.threads, 'thread')}{on} ({factors}; "
             f"true times {low:g} to {high:g} times that)"
         )
 

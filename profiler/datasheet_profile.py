@@ -1,5 +1,6 @@
 """A whole profile from datasheets: hardware that one does not have, without timing anything."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from placer import __version__
@@ -10,7 +11,7 @@ from placer.kernels.cpu_method_needs import CPU_METHOD_NEEDS
 from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import ModelSpec
 from placer.profiler import roofline
-from placer.profiler.cold_roofline import cold_kernel, roofline_cold
+from placer.profiler.cold_roofline import cold_kernel, roofline_cold, unused_nodes
 from placer.profiler.cost import Provenance
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import SCHEMA, GpuProfile, Profile, ProfiledModel
@@ -34,7 +35,7 @@ def datasheet_profile(
     Parameters
     ----------
     method, threads
-        CPU method and kernel threads; None for all cores but one.
+        CPU method and kernel threads; None for all cores but one of the memory nodes that the method runs on.
     adjustment
         What the server differs in from the CPU's sheet, where ``cpu`` is a name.
 
@@ -75,7 +76,19 @@ def datasheet_cpu(
             )
         nodes = needs.memory_nodes(shape, nodes)
     size = model.expert_bytes(kernel.format, numa_nodes=nodes)
-    return roofline_cold(sheet, shape, size, method=method, threads=threads, numa_nodes=nodes)
+    found = roofline_cold(sheet, shape, size, method=method, threads=threads, numa_nodes=nodes)
+    unused = unused_nodes(sheet, kernel.method, shape, nodes)
+    if unused is None:
+        return found
+    wider = [each for each in cpu_methods(model, sheet) if _runs_on(each, shape, sheet.numa_nodes)]
+    instead = f"; --cpu-method {' or '.join(wider)} runs on all of them" if wider else ""
+    return replace(found, notes=(f"{unused} (serve with --kt-threadpool-count {nodes}){instead}",))
+
+
+def _runs_on(method: str, shape: ExpertShape, nodes: int) -> bool:
+    """Whether ``method`` cuts its experts over ``nodes`` memory nodes."""
+    needs = CPU_METHOD_NEEDS[method]
+    return needs.cut_over_nodes and needs.memory_nodes(shape, nodes) == nodes
 
 
 def _cure(model: ModelSpec, refusing: str, sheet: CpuDatasheet) -> str:

@@ -13,9 +13,14 @@ from profiles import SHAPE
 from profiles import profile as timed_profile
 from tiny_model import tiny_model
 
+from placer.answer.console import print_answer
+from placer.answer.profile import profile_answer
 from placer.calibrating import CalibrateRequest, calibrate
 from placer.cpu_datasheet import CpuAdjustment, cpu_datasheet
 from placer.errors import BadInputError
+from placer.modes.comparison import compare
+from placer.modes.hardware import datasheet_hardware
+from placer.modes.request import CompareRequest
 from placer.profiler.attained import attained
 from placer.profiler.benchmark_file import read_benchmark_file
 from placer.profiler.cold_roofline import BAND
@@ -28,6 +33,7 @@ from placer.profiler.profile_use import check_profile_error
 from placer.profiler.trace.file import read_trace, write_trace
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 from placer.verification import VerifyRequest, verify
+from placer.workload import Workload
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -99,6 +105,47 @@ def test_an_expert_that_cannot_be_cut_over_both_sockets_stays_on_one(tmp_path: P
     assert datasheet_profile(tiny_model(tmp_path), "epyc-9654x2", "h200").cpu.numa_nodes == 1
     wide = tiny_model(tmp_path, moe_intermediate_size=256)
     assert datasheet_profile(wide, "epyc-9654x2", "h200").cpu.numa_nodes == 2
+
+
+def test_a_socket_that_no_expert_is_cut_over_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The width of GLM-4.5-Air: 704 on each of two sockets is eleven blocks of 64, and no whole ones of 128.
+    model = tiny_model(tmp_path, moe_intermediate_size=1408)
+    made = datasheet_profile(model, "xeon-8480+x2", "h100-sxm")
+    assert isinstance(made.cpu, DatasheetCpu)
+    assert (made.cpu.threads, made.cpu.numa_nodes, made.cpu.nodes_there) == (55, 1, 2)
+    unused = (
+        "RAWINT4 cannot cut expert width 1,408 into 2 shares of whole 128s: it runs on 1 of the 2 memory nodes of "
+        "xeon-8480+x2, with 56 of 112 cores and 307 of 614 GB/s"
+    )
+    assert made.cpu.notes == (
+        f"{unused} (serve with --kt-threadpool-count 1); --cpu-method AMXINT8 runs on all of them",
+    )
+    assert "55 threads on 1 of 2 memory nodes" in made.cpu.provenance_text
+    print_answer(profile_answer(made))
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "56 of 112 cores at 3 GHz, 55 threads, 307 of 614 GB/s of memory, 1 of 2 memory nodes" in printed
+    assert f"note: {unused}" in printed
+    with pytest.raises(BadInputError) as caught:
+        datasheet_profile(model, "xeon-8480+x2", "h100-sxm", threads=111)
+    assert caught.value.what == f"--threads is 111, {unused}"
+    assert caught.value.hint == "use --threads 55 or fewer"
+    whole = datasheet_profile(model, "xeon-8480+x2", "h100-sxm", method="AMXINT8").cpu
+    assert isinstance(whole, DatasheetCpu)
+    assert (whole.threads, whole.numa_nodes, whole.notes) == (111, 2, ())
+    print_answer(profile_answer(datasheet_profile(model, "xeon-8480+x2", "h100-sxm", method="AMXINT8")))
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "112 cores at 3 GHz, 111 threads, 614 GB/s of memory, 2 memory nodes" in printed
+
+
+def test_a_comparison_tells_it_too(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path, moe_intermediate_size=1408)
+    hardware = datasheet_hardware(model, cpu_datasheet("xeon-8480+x2"), "h100-sxm", None)
+    workload = Workload(prompt_tokens=16, output_tokens=16, concurrency=4)
+    found = compare(model, hardware, None, CompareRequest(workload, (1,), 8 * 2**30, 8 * 2**30))
+    assert isinstance(hardware.profile.cpu, DatasheetCpu)
+    assert set(hardware.profile.cpu.notes) < set(found.notes)
 
 
 @pytest.fixture(scope="module")

@@ -98,9 +98,9 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
         times = regime.rows_us(np.array(_SHOWN_ROWS))
         table.add_row(span, *(duration(us, 3) for us in times), duration(regime.floor_us, 3))
     facts = [
-        f"cold side (datasheet): {cpu.cores} cores at {cpu.clock_ghz:g} GHz, {counted(cpu.threads, 'thread')}, "
-        f"{cpu.bandwidth_bytes_per_s / 1e9:,.0f} GB/s of memory, {counted(cpu.numa_nodes, 'memory node')}; "
-        f"an expert takes {gib(cpu.bytes_per_expert)}",
+        f"cold side (datasheet): {_of_all(cpu, cpu.cores)} cores at {cpu.clock_ghz:g} GHz, "
+        f"{counted(cpu.threads, 'thread')}, {_of_all(cpu, cpu.bandwidth_bytes_per_s / 1e9)} GB/s of memory, "
+        f"{cpu.nodes_text}; an expert takes {gib(cpu.bytes_per_expert)}",
         f"  assumed: {', '.join(f'{name} {value:g}' for name, value in cpu.efficiency.items())}",
     ]
     sources = [f"  source: {cpu.source}", *(f"  kernel: {each}" for each in cpu.evidence)]
@@ -117,10 +117,16 @@ def _datasheet_answer(profile: Profile, cpu: DatasheetCpu) -> RenderableType:
         Usually(Text("  sources: -v", style="dim")),
         InFull(*[Text(source) for source in sources]),
         *[Text(fact) for fact in (*_gpu_lines(profile), *_merged_lines(profile))],
-        *note_lines(_base_notes(profile)),
+        *note_lines((*_base_notes(profile), *cpu.notes)),
         *[Text(f"warning: {each}", style="yellow") for each in _split_warning(profile)],
         Text(note, style="dim"),
     )
+
+
+def _of_all(cpu: DatasheetCpu, figure: float) -> str:
+    """The part of ``figure``, of the whole server, that the kernel uses."""
+    used = "" if cpu.used_share == 1 else f"{figure * cpu.used_share:,.0f} of "
+    return f"{used}{figure:,.0f}"
 
 
 def _gpu_lines(profile: Profile) -> list[str]:

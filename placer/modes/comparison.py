@@ -17,6 +17,7 @@ from placer.modes.search import target_excess
 from placer.modes.served_experts import served_model
 from placer.modes.steps import judged_trace
 from placer.parallelism import Parallelism
+from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.trace.trace import Trace
 from placer.units import counted, gib
 
@@ -174,6 +175,7 @@ def compare(
     notes = (
         *((UNIFORM_NOTE,) if trace is None else made.assumptions),
         *((DEFERRED_NOTE,) if request.behaviour.deferred_experts else ()),
+        *(cold.notes if isinstance(cold := hardware.profile.cpu, DatasheetCpu) else ()),
         *((SPREAD_NOTE,) if any(way.parallel.ep > 1 for way in ways) else ()),
     )
     others: tuple[OtherTraffic, ...] = ()
