@@ -1,5 +1,6 @@
 """Output files that appear whole or not at all: written beside their target, then renamed onto it."""
 
+import errno
 import os
 import secrets
 import stat
@@ -38,11 +39,21 @@ def write_whole(path: Path, write: Callable[[Path], None], flag: str = "-o") -> 
         note_written(given)
     except OSError as error:
         raise BadInputError(
-            f"cannot write {path}: {error.strerror or error}",
-            f"free some space or choose another path with {flag}",
+            f"cannot write {path}: {error.strerror or error}", write_cure(error, f"another path with {flag}")
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_cure(error: OSError, instead: str) -> str:
+    """What to do about a write that the operating system refused; ``instead`` names what else could be chosen."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"free some space or choose {instead}"
+    if error.errno == errno.EFBIG:
+        return f"raise the limit of file sizes (ulimit -f) or choose {instead}"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"choose {instead}, where you may write"
+    return f"choose {instead}"
 
 
 def temporary_beside(path: Path) -> Path:

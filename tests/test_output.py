@@ -1,5 +1,6 @@
 """Output files appear whole or not at all."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from placer.errors import BadInputError
-from placer.output import checked_output, forget_written, output_folder, write_text, write_whole, written
+from placer.output import (
+    checked_output,
+    forget_written,
+    output_folder,
+    write_cure,
+    write_text,
+    write_whole,
+    written,
+)
 
 
 def test_a_file_appears_with_its_text(tmp_path: Path) -> None:
@@ -73,9 +82,34 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
     def full(_temporary: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(BadInputError, match="No space left"):
+    with pytest.raises(BadInputError, match="No space left") as caught:
         write_whole(tmp_path / "a.json", full)
+    assert caught.value.hint == "free some space or choose another path with -o"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "free some space or choose another path with -o"),
+        (errno.EDQUOT, "free some space or choose another path with -o"),
+        (errno.EFBIG, "raise the limit of file sizes (ulimit -f) or choose another path with -o"),
+        (errno.EROFS, "choose another path with -o, where you may write"),
+        (errno.EACCES, "choose another path with -o, where you may write"),
+        (errno.EIO, "choose another path with -o"),
+    ],
+)
+def test_the_cure_is_that_of_the_error(number: int, cure: str) -> None:
+    assert write_cure(OSError(number, "refused"), "another path with -o") == cure
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="needs a file system in which nothing can be made"
+)
+def test_where_no_file_can_be_made_free_space_is_no_cure() -> None:
+    with pytest.raises(BadInputError, match=r"cannot write /proc/p\.json: No such file") as caught:
+        write_text(Path("/proc/p.json"), "{}")
+    assert caught.value.hint == "choose another path with -o"
 
 
 def test_the_umask_is_honoured(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Starting: a command loads what it needs alone, and answers at once."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,32 @@ def test_an_answer_takes_a_bounded_multiple_of_starting_python(
 ) -> None:
     taken = seconds([sys.executable, "-m", "placer", *arguments])
     assert taken < most * nothing_seconds, f"{taken:.3f} s, {taken / nothing_seconds:.1f} x python -c pass"
+
+
+@pytest.mark.parametrize("command", ["hardware --list --json", "--version", "version", "hardware --help"])
+def test_what_a_closed_stdout_swallows_is_told(command: str) -> None:
+    done = subprocess.run(
+        f"exec {shlex.quote(sys.executable)} -m placer {command} >&-",
+        shell=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: stdout is closed: what was to be printed there is lost\n  do: send it to a file or a pipe\n"
+    )
+
+
+def test_a_command_that_prints_nothing_there_needs_no_stdout() -> None:
+    done = subprocess.run(
+        f"exec {shlex.quote(sys.executable)} -m placer hardware --list >&-",
+        shell=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert "h100-sxm" in done.stderr

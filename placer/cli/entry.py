@@ -1,5 +1,6 @@
 """The entry point: signals, exit codes, and every error as one line and what to do."""
 
+import errno
 import os
 import signal
 import sys
@@ -13,8 +14,8 @@ from placer.cli.argument import check_nothing_empty
 from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
 from placer.cli.terminal import fail, reset_detail, say
 from placer.cli.usage import usage_error
-from placer.errors import PlacerError
-from placer.output import forget_written, written
+from placer.errors import BadInputError, PlacerError
+from placer.output import forget_written, write_cure, written
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
@@ -26,8 +27,11 @@ def main() -> None:
     _interrupted.clear()
     forget_written()
     reset_detail()
-    # Python leaves a closed standard stream as None.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    # Python leaves a closed standard stream as None. What is printed on stdout is asked for: it must not vanish, so
+    # that stdout refuses it; stderr has nobody left to tell.
+    stdout_closed = sys.stdout is None
+    if stdout_closed:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         spell_out(stream)
@@ -50,8 +54,17 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         # Whatever the operating system refuses: names too long, a full stdout, a vanished folder.
-        say(f"error: {error.strerror or error}" + (f": {str(error.filename)[:80]}" if error.filename else ""))
-        say("  do: check the paths and the free space", indent="    ")
+        if stdout_closed and error.errno == errno.EBADF:
+            what, cure = (
+                "stdout is closed: what was to be printed there is lost",
+                "send it to a file or a pipe",
+            )
+        else:
+            what = (error.strerror or str(error)) + (
+                f": {str(error.filename)[:80]}" if error.filename else ""
+            )
+            cure = write_cure(error, "another path")
+        fail(BadInputError(what, cure))
         # What could not be written must not be tried again while the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)

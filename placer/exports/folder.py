@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import BadInputError
-from placer.output import note_written, temporary_beside, write_whole
+from placer.output import note_written, temporary_beside, write_cure, write_whole
 from placer.written_files import check_replaceable, is_written, record_contents
 
 
@@ -74,10 +74,10 @@ def write_folder(
             for file in files:
                 note_written(folder / file.name)
     except OSError as error:
-        raise BadInputError(
-            f"cannot write {folder}: {error.strerror or error}",
-            "create its parent folder, free some space, or choose another with -o",
-        ) from None
+        cure = write_cure(error, "another folder with -o")
+        if not folder.parent.is_dir():
+            cure = f"create {folder.parent} or {cure}"
+        raise BadInputError(f"cannot write {folder}: {error.strerror or error}", cure) from None
     finally:
         _remove(staged)
 

@@ -8,6 +8,7 @@ from typing import IO
 import numpy as np
 
 from placer.errors import BadInputError
+from placer.output import write_cure
 from placer.profiler.trace.file import trace_metadata
 from placer.profiler.trace.safetensors_file import StreamedTensor, write_safetensors
 from placer.profiler.trace.trace import TokenTrace, TraceHeader
@@ -73,7 +74,7 @@ class TokenJoin:
         except OSError as error:
             raise BadInputError(
                 f"cannot write in {self._folder.parent}: {error.strerror or error}",
-                "free some space, choose another path with -o, or keep counts (--keep counts)",
+                f"{write_cure(error, 'another path with -o')}, or keep counts (--keep counts)",
             ) from None
         self.requests = int(request[-1]) + 1
         self.tokens += trace.tokens
