@@ -36,7 +36,7 @@ FORMATS = {
     ),
     "npy": Format("one numpy array of expert ids [T, L, K], -1 for an unused slot", "starts with \\x93NUMPY"),
     "csv": Format(
-        "table with columns layer, expert, count, and if known domain, request, phase",
+        "table with columns layer, expert, count, and if known request, phase, domain (only its name is kept)",
         "text whose first line names layer and expert",
     ),
     "parquet": Format("the same table as Parquet", "starts and ends with PAR1"),
