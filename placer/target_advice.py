@@ -9,8 +9,9 @@ from placer.objective import Objective
 from placer.prediction import Prediction
 from placer.remedy import largest
 from placer.solve_request import SolveRequest
-from placer.targets import Reached, relaxed
-from placer.units import GIB, duration, parse_size, rounded_down
+from placer.targets import Reached, duration_beside, relaxed
+from placer.units import GIB, parse_size, rounded_down
+from placer.workload import Workload
 
 Check = Callable[[SolveRequest], Prediction | None]
 """Figures of a plan that serves a request, or None where none is found."""
@@ -58,7 +59,7 @@ def target_advice(
             if change.figures is None:
                 in_vain.append(change.text)
             else:
-                met.append(f"{change.text} ({_figures_text(change.figures)})")
+                met.append(f"{change.text} ({_figures_text(change.figures, request.workload)})")
     said = ("any one of these meets the targets, each tried: " if len(met) > 1 else "") + "; ".join(met)
     if not met:
         said = "ask for what the server can reach: no single change that was tried meets the targets"
@@ -196,6 +197,8 @@ _KINDS: dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]] = {
 """Kinds of change, in the order they are tried."""
 
 
-def _figures_text(figures: Prediction) -> str:
-    ttft = "" if figures.ttft_ms_p95 is None else f", TTFT {duration(1e3 * figures.ttft_ms_p95, 3)}"
-    return f"TPOT {duration(1e3 * figures.tpot_ms_p95, 3)}{ttft} at p95"
+def _figures_text(figures: Prediction, workload: Workload) -> str:
+    tpot = duration_beside(figures.tpot_ms_p95, workload.slo_tpot_ms, 3)
+    ttft_ms = figures.ttft_ms_p95
+    ttft = "" if ttft_ms is None else f", TTFT {duration_beside(ttft_ms, workload.slo_ttft_ms, 3)}"
+    return f"TPOT {tpot}{ttft} at p95"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placer.errors import InfeasibleError
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
-from placer.units import counted, duration, rounded_up
+from placer.units import counted, duration, excess_percent, rounded_up, telling_digits
 from placer.workload import Workload
 
 
@@ -19,11 +19,26 @@ class Reached:
     figures: Prediction
 
 
+def duration_beside(reached_ms: float, target_ms: float | None, digits: int) -> str:
+    """``reached_ms`` in at least so many digits, and in as many as show whether it keeps ``target_ms``."""
+    if target_ms is not None:
+        digits = telling_digits(reached_ms, target_ms, digits)
+    return duration(1e3 * reached_ms, digits)
+
+
 @dataclass(frozen=True)
 class _Target:
     flag: str
     target_ms: float
     p95_ms: Callable[[Prediction], float]
+
+    def reached(self, figures: Prediction, digits: int = 4) -> str:
+        """What ``figures`` reach of it, in digits that show whether that keeps it."""
+        return duration_beside(self.p95_ms(figures), self.target_ms, digits)
+
+    def excess(self, figures: Prediction) -> str:
+        """By how much ``figures`` are beyond it."""
+        return excess_percent(self.p95_ms(figures), self.target_ms)
 
 
 def has_targets(workload: Workload) -> bool:
@@ -49,8 +64,8 @@ def p95_ms(flag: str, figures: Prediction) -> float:
 def missed_text(workload: Workload, figures: Prediction) -> str:
     """What ``figures`` reach of the targets that they miss; empty where they keep all."""
     return " and ".join(
-        f"{target.flag} of {target.target_ms:g} ms by {target.p95_ms(figures) / target.target_ms - 1:,.1%} "
-        f"({duration(1e3 * target.p95_ms(figures))} at p95)"
+        f"{target.flag} of {target.target_ms:g} ms by {target.excess(figures).removeprefix('+')} "
+        f"({target.reached(figures)} at p95)"
         for target in _targets(workload)
         if target.p95_ms(figures) > target.target_ms
     )
@@ -76,8 +91,8 @@ def targets_missed(
             missed.append(f"{target.flag} of {target.target_ms:g} ms ({why})")
         elif reached > target.target_ms:
             missed.append(
-                f"{target.flag} of {target.target_ms:g} ms (best level reaches {duration(1e3 * reached)} at p95, "
-                f"{reached / target.target_ms - 1:+,.1%}: {settings_text(best.settings)})"
+                f"{target.flag} of {target.target_ms:g} ms (best level reaches {target.reached(best.figures)} at p95, "
+                f"{target.excess(best.figures)}: {settings_text(best.settings)})"
             )
     if not missed:
         missed.append(_both(workload, tried))
@@ -123,8 +138,7 @@ def _both(workload: Workload, tried: Sequence[Reached]) -> str:
     """Each target alone is kept by some plan: what the plan nearest to both misses."""
     best = min(tried, key=lambda each: excess(workload, each.figures))
     reached = " and ".join(
-        f"{target.flag} of {target.target_ms:g} ms with {duration(1e3 * target.p95_ms(best.figures))} "
-        f"({target.p95_ms(best.figures) / target.target_ms - 1:+,.1%})"
+        f"{target.flag} of {target.target_ms:g} ms with {target.reached(best.figures)} ({target.excess(best.figures)})"
         for target in _targets(workload)
     )
     return (

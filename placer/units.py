@@ -20,6 +20,8 @@ _UNITS = {
     "GIB": GIB,
     "TIB": TIB,
 }
+_MOST_DIGITS = 17
+"""Significant digits that tell any two numbers apart."""
 _NUMBER = re.compile(r"^\s*([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})\s*$")
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+|%)\s*$")
 
@@ -124,6 +126,24 @@ def duration(us: float, digits: int = 4) -> str:
     kept = abs(float(f"{us:.{digits - 1}e}"))
     unit, size = next((each for each in (("µs", 1.0), ("ms", 1e3)) if kept < 1e3 * each[1]), ("s", 1e6))
     return f"{rounded(us / size, digits)} {unit}"
+
+
+def telling_digits(value: float, limit: float, digits: int) -> int:
+    """At least so many significant digits: as many as show on which side of ``limit`` a ``value`` lies.
+
+    A value beyond the limit is shown beyond it, and beyond the limit in as many digits; any other one is not.
+    """
+    for more in range(digits, _MOST_DIGITS):
+        shown, rounded_limit = (float(f"{each:.{more - 1}e}") for each in (value, limit))
+        if shown > max(limit, rounded_limit) if value > limit else shown <= limit:
+            return more
+    return _MOST_DIGITS
+
+
+def excess_percent(value: float, limit: float) -> str:
+    """By how much ``value`` is beyond ``limit``, above 0: +112.6%, +0.004% for what would be shown as none."""
+    share = value / limit - 1
+    return f"+{rounded(100 * share, 1)}%" if 0 < share < 0.0005 else f"{share:+,.1%}"
 
 
 def duration_range(low_us: float, high_us: float, digits: int = 3) -> str:

@@ -13,6 +13,7 @@ from placer.units import (
     counted,
     duration,
     duration_range,
+    excess_percent,
     figure,
     gap_percent,
     gib,
@@ -23,6 +24,7 @@ from placer.units import (
     rounded_down,
     rounded_up,
     signed_percent,
+    telling_digits,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -188,3 +190,38 @@ def test_operations_per_second_are_never_shown_as_none_where_there_are_some(per_
 @given(st.floats(1e-6, 1e9), st.integers(2, 3))
 def test_what_is_rounded_down_is_not_above(value: float, digits: int) -> None:
     assert value * (1 - 10.0 ** (1 - digits) - 1e-12) <= rounded_down(value, digits) <= value * (1 + 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "shown"),
+    [
+        # 21.26 would look kept, 21.3 missed.
+        (21.2637, 21.26, "21.264"),
+        (21.2563, 21.26, "21.26"),
+        (123.04, 123.0, "123.04"),
+        (123.0, 123.0, "123.0"),
+        (60.0, 21.26, "60.00"),
+        (21.25, 21.26, "21.25"),
+    ],
+)
+def test_digits_tell_on_which_side_of_a_limit_a_value_lies(value: float, limit: float, shown: str) -> None:
+    assert rounded(value, telling_digits(value, limit, 4)) == shown
+
+
+@given(value=st.floats(1e-3, 1e6), limit=st.floats(1e-3, 1e6), digits=st.integers(3, 5))
+def test_a_value_is_shown_beyond_a_limit_exactly_where_it_is(value: float, limit: float, digits: int) -> None:
+    kept = telling_digits(value, limit, digits)
+    assert (float(f"{value:.{kept - 1}e}") > limit) == (value > limit)
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "said"),
+    [
+        (212.6, 100.0, "+112.6%"),
+        (100.04, 100.0, "+0.04%"),
+        (21.2637, 21.26, "+0.02%"),
+        (100.1, 100.0, "+0.1%"),
+    ],
+)
+def test_an_excess_is_never_shown_as_none(value: float, limit: float, said: str) -> None:
+    assert excess_percent(value, limit) == said

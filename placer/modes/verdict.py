@@ -10,7 +10,7 @@ from placer.modes.other_traffic import OtherTraffic
 from placer.modes.search import target_excess
 from placer.serving import KEEPS_UP
 from placer.targets import has_targets
-from placer.units import counted, duration, figure, rounded_down
+from placer.units import counted, duration, excess_percent, figure, rounded_down, telling_digits
 from placer.workload import Workload
 
 _NAMED = 3
@@ -212,8 +212,11 @@ def _asked(workload: Workload) -> list[tuple[str, str, float]]:
 
 
 def _against(missed: MissedTarget) -> str:
-    reached, asked = duration(1e3 * missed.reached_ms), duration(1e3 * missed.asked_ms)
-    return f"{missed.name} p95 of {reached} where {asked} is asked ({missed.factor:.2f}x)"
+    digits = telling_digits(missed.reached_ms, missed.asked_ms, 4)
+    reached, asked = (duration(1e3 * each, digits) for each in (missed.reached_ms, missed.asked_ms))
+    close = missed.factor < 1.005
+    by = excess_percent(missed.reached_ms, missed.asked_ms) if close else f"{missed.factor:.2f}x"
+    return f"{missed.name} p95 of {reached} where {asked} is asked ({by})"
 
 
 def _doubt(comparison: Comparison, best: ModeRow) -> str | None:
