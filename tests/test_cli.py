@@ -547,7 +547,7 @@ def test_import_reads_folders_and_names_what_is_wrong(run: Run, tmp_path: Path) 
     (shards / "broken").write_text("layer,expert,count\n0,0,x\n")
     code, _, err = run("trace", "import", shards, *spec)
     assert code == 2
-    assert "broken, row 1" in err
+    assert "broken, line 2" in err
     assert "--broken skip" in err
     code, _, err = run("trace", "import", shards, *spec, "--broken", "skip")
     assert code == 0
