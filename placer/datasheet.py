@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from placer.errors import BadInputError
 from placer.known_name import unknown_name
 from placer.units import GIB
 
@@ -222,6 +223,9 @@ def gpu_datasheet(name: str) -> GpuDatasheet:
     for gpu in _GPUS:
         if gpu.name == name.lower():
             return gpu
+    device = datasheet_of_device(name)
+    if device is not None:
+        raise BadInputError(f"unknown GPU {name!r:.60}", f"did you mean {device.name}?")
     raise unknown_name("GPU", name, GPU_NAMES)
 
 

@@ -111,12 +111,12 @@ def test_a_name_that_is_none_is_refused() -> None:
         (lambda: placer.inspect(EXAMPLE, plan=4), "--plan needs to know the GPU"),
         (lambda: placer.inspect(EXAMPLE, plan=4, hbm_budget=-1), "--hbm-budget"),
         (lambda: placer.inspect(3), "model is 3"),
-        (lambda: placer.inspect(EXAMPLE, tp="2"), "tp is '2'"),
-        (lambda: placer.inspect(EXAMPLE, plan=2, hbm_budget=7.5e9), "hbm_budget is 7500000000.0"),
-        (lambda: placer.inspect(EXAMPLE, plan=2, hbm_budget=2**34, kv_dtype=None), "kv_dtype is None"),
+        (lambda: placer.inspect(EXAMPLE, tp="2"), "--tp is '2'"),
+        (lambda: placer.inspect(EXAMPLE, plan=2, hbm_budget=7.5e9), "--hbm-budget is 7500000000.0"),
+        (lambda: placer.inspect(EXAMPLE, plan=2, hbm_budget=2**34, kv_dtype=None), "--kv-dtype is None"),
         (lambda: placer.bench("instance.npz"), "instances is 'instance.npz'"),
         (lambda: placer.bench(family="balance"), "family 'balance' is not known"),
-        (lambda: placer.compare(EXAMPLE, gpus=2, cpu="epyc-9654", gpu="rtx-4090"), "gpus is 2"),
+        (lambda: placer.compare(EXAMPLE, gpus=2, cpu="epyc-9654", gpu="rtx-4090"), "--gpus is 2"),
         (lambda: placer.compare(EXAMPLE, gpus=(0,), cpu="epyc-9654", gpu="rtx-4090"), "--gpus is 0"),
         (lambda: placer.evaluate("p", model="m", trace="t", profile="q", mix={"code": "1"}), "mix is"),
         (lambda: placer.explain("p", layer=True), "layer is True"),
@@ -142,3 +142,10 @@ def test_what_cannot_be_done_is_one_line_and_what_to_do(call: Callable[[], objec
         call()
     assert what in caught.value.what
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("gpus", ["1,2", 3])
+def test_a_list_is_shown_by_an_example(gpus: Any) -> None:
+    with pytest.raises(placer.BadInputError) as caught:
+        placer.compare(EXAMPLE, gpus=gpus, cpu="epyc-9654", gpu="rtx-4090")
+    assert (caught.value.what, caught.value.hint) == (f"--gpus is {gpus!r}", "give a list such as [1, 2]")

@@ -2,7 +2,9 @@
 
 import pytest
 
-from placer.datasheet import GPU_NAMES
+from placer.cpu_datasheet import cpu_datasheet
+from placer.datasheet import GPU_NAMES, gpu_datasheet
+from placer.errors import BadInputError
 from placer.known_name import unknown_name, unknown_value
 
 OBJECTIVES = ("throughput", "latency", "goodput")
@@ -32,3 +34,33 @@ def test_a_long_list_is_left_out_where_a_name_is_alike() -> None:
     names = [f"name-{letter}" for letter in "abcdefghijklmnop"]
     assert unknown_name("thing", "namea", names).hint == "did you mean name-a?"
     assert unknown_name("thing", "zzz", names).hint == f"use one of: {', '.join(names)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("8480", "xeon-8480+"),
+        ("Intel(R) Xeon(R) Platinum 8480C", "xeon-8480+"),
+        ("AMD EPYC 9654 96-Core Processor", "epyc-9654"),
+        ("AMD Ryzen 9 7950X 16-Core Processor", "ryzen-9-7950x"),
+    ],
+)
+def test_a_cpu_is_known_by_its_number(name: str, meant: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        cpu_datasheet(name)
+    assert caught.value.hint == f"did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("nvidia 4090", "rtx-4090"),
+    ],
+)
+def test_a_gpu_is_known_by_its_device_name(name: str, meant: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        gpu_datasheet(name)
+    assert caught.value.hint.startswith(f"did you mean {meant}?")

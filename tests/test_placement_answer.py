@@ -48,7 +48,7 @@ def test_the_verdict_says_how_fast_how_sure_and_against_what() -> None:
         baselines={"uniform": {**figures(), "output_tokens_per_s": 320.0}},
     )
     verdict = " ".join(printed(document).split("\n\n")[0].split())
-    assert "400.0 tokens/s (300.0 to any), decode step 20.00 ms" in verdict
+    assert "400.0 tokens/s (300.0 or more), decode step 20.00 ms" in verdict
     assert "(predicted; 1.25x the tokens/s of uniform, the runtime's default)" in verdict
 
 

@@ -61,8 +61,8 @@ def _percentiles(found: Spread, band: BandSection | None) -> str:
     if band is None:
         return text
     if band.low is None or band.high is None:
-        low, high = ("any" if value is None else duration(1e3 * value, 3) for value in (band.low, band.high))
-        return f"{text} ({low} to {high})"
+        low, high = (None if each is None else duration(1e3 * each, 3) for each in (band.low, band.high))
+        return f"{text} ({_open_range(low, high)})"
     return f"{text} ({duration_range(1e3 * band.low, 1e3 * band.high)})"
 
 
@@ -73,8 +73,15 @@ def rate_text(document: PlacementDocument) -> str:
     if predicted.band is None or (predicted.open_loop is not None and not predicted.open_loop.falls_behind):
         return f"{rate} tokens/s"
     band = predicted.band.output_tokens_per_s
-    low, high = ("any" if value is None else figure(value, 1) for value in (band.low, band.high))
-    return f"{rate} tokens/s ({low} to {high})"
+    low, high = (None if value is None else figure(value, 1) for value in (band.low, band.high))
+    return f"{rate} tokens/s ({_open_range(low, high)})"
+
+
+def _open_range(low: str | None, high: str | None) -> str:
+    """From ``low`` to ``high``, either of which may have no value."""
+    if low is None:
+        return "range unknown" if high is None else f"up to {high}"
+    return f"{low} or more" if high is None else f"{low} to {high}"
 
 
 def _split_sentence(split: TimeSplitSection) -> str:

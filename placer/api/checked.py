@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -23,6 +23,7 @@ _WORDS = {
     Mapping: "a dictionary",
     Callable: "a function",
 }
+_ITEMS = {int: "[1, 2]", str: '["one", "two"]'}
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -35,7 +36,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in bound.arguments.items():
             if not _is(value, hints[name]):
                 words = dict.fromkeys(_words(hints[name]))
-                raise BadInputError(f"{name} is {value!r:.80}", f"give {' or '.join(words)}")
+                said = _option(signature(function).parameters[name], hints[name])
+                raise BadInputError(f"{said} is {value!r:.80}", f"give {' or '.join(words)}")
             bound.arguments[name] = _plain(value)
         return function(*bound.args, **bound.kwargs)
 
@@ -78,4 +80,13 @@ def _words(hint: Any) -> list[str]:
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
         return [word for each in inner for word in _words(each)]
-    return [_WORDS.get(kind, f"a {kind.__name__}")]
+    word = _WORDS.get(kind, f"a {kind.__name__}")
+    if kind is Sequence and inner[0] in _ITEMS:
+        word += f" such as {_ITEMS[inner[0]]}"
+    return [word]
+
+
+def _option(parameter: Parameter, hint: Any) -> str:
+    """What an error calls ``parameter``: the option that it is on the command line, where it is one."""
+    option = parameter.kind is Parameter.KEYWORD_ONLY and get_origin(hint) is not Callable
+    return f"--{parameter.name.replace('_', '-')}" if option else parameter.name
