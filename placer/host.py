@@ -1,11 +1,10 @@
 """The host-memory ledger of kt-kernel: every expert is held in host memory, hot ones too."""
 
-import math
 from dataclasses import dataclass
 
 from placer.errors import BadInputError, InfeasibleError
 from placer.model.spec import ModelSpec
-from placer.units import GIB, gib
+from placer.units import enough_gib, gib
 
 CPU_FORMATS = {
     "RAWINT4": "rawint4",
@@ -81,11 +80,6 @@ class HostRoom:
         return self.memory_bytes is None or self.ledger(model, chunk_tokens).total_bytes <= self.memory_bytes
 
 
-def enough_memory(needed_bytes: int) -> float:
-    """GiB of a server that holds ``needed_bytes``, rounded up to hundredths."""
-    return math.ceil(needed_bytes / GIB * 100) / 100
-
-
 def check_host_memory(host: HostLedger, memory_bytes: int | None) -> None:
     """Raise InfeasibleError when ``host`` needs more than ``memory_bytes``; None is not checked."""
     if memory_bytes is not None and host.total_bytes > memory_bytes:
@@ -93,5 +87,5 @@ def check_host_memory(host: HostLedger, memory_bytes: int | None) -> None:
         raise InfeasibleError(
             f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
             f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
-            f"plan for a server with at least {enough_memory(host.total_bytes):.2f}GiB (--host-memory SIZE)",
+            f"plan for a server with at least {enough_gib(host.total_bytes):.2f}GiB (--host-memory SIZE)",
         )

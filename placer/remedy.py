@@ -1,13 +1,12 @@
 """Single changes that make an infeasible server fit, each the smallest of its kind that the ledger grants."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
 from placer.kv_pool import sglang_page_tokens
-from placer.units import GIB
+from placer.units import GIB, enough_gib
 
 _MAX_GPUS = 64
 _CHUNK_STEP = 64
@@ -178,7 +177,7 @@ def _spread(demand: MemoryDemand, **sizes: int) -> MemoryDemand | None:
 
 def _budget_bytes(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     needed = demand.ledger().needed_bytes
-    size = math.ceil(needed / GIB * 100) / 100
+    size = enough_gib(needed)
     whole = demand.device_bytes
     if whole is not None and needed > whole:
         advice = f"a GPU with {size:,.2f} GiB usable"

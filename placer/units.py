@@ -93,6 +93,11 @@ def gib(count_bytes: float) -> str:
     return f"{count_bytes / GIB:,.2f} GiB"
 
 
+def enough_gib(needed_bytes: int) -> float:
+    """GiB that hold ``needed_bytes``, rounded up to hundredths."""
+    return math.ceil(needed_bytes / GIB * 100) / 100
+
+
 def figure(value: float, decimals: int) -> str:
     """``value`` with so many decimals, or two digits where those would show a number as zero; never -0."""
     if value and abs(value) < 0.5 * 10**-decimals:

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import replace
 
 from placer.hbm import hbm_ledger
-from placer.host import HostRoom, enough_memory
+from placer.host import HostRoom
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import GpuLayers, spread_problem
 from placer.modes.hardware import ComparedHardware
@@ -22,7 +22,7 @@ from placer.parallelism import Parallelism
 from placer.profiler.profile import Profile
 from placer.profiler.serving.server import Scheduler
 from placer.profiler.trace.trace import Trace
-from placer.units import counted, gib
+from placer.units import counted, enough_gib, gib
 
 _SCHEDULERS = {Scheduler.SGLANG: "SGLang", Scheduler.VLLM: "vLLM"}
 
@@ -214,7 +214,7 @@ class ModeRows:
         return memory.refusal(
             f"host {line}",
             f"host memory of {gib(held)} is {gib(needed - held)} short at line {line!r} ({gib(lines[line])})",
-            (f"a server with {enough_memory(needed):,.2f} GiB of memory",),
+            (f"a server with {enough_gib(needed):,.2f} GiB of memory",),
         )
 
 
