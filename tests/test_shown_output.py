@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from placer.cli.progress import ProgressLines
 from placer.examples.shown_output import main, same_output, steps_of, walk, with_outputs
 
 DOCUMENT = """# Counting
@@ -67,11 +68,60 @@ def test_numbers_of_the_machine_may_be_any() -> None:
     assert not same_output("MAPE 0.5%", "error 0.5%", any_numbers=True)
 
 
+def test_times_of_the_machine_may_be_in_any_unit() -> None:
+    assert same_output("decode step 2.185 ms", "decode step 985 µs", any_numbers=True)
+    assert not same_output("decode step 2.185 ms", "decode step 985 µs", any_numbers=False)
+    assert not same_output("decode step 2.185 ms", "decode step 985 tokens", any_numbers=True)
+
+
 def test_steps_are_taken_in_one_folder(tmp_path: Path) -> None:
     taken = list(walk(steps_of(DOCUMENT), tmp_path, dict(os.environ)))
     assert [each.exit_code for each in taken] == [0, 1, 0]
     assert taken[1].printed.startswith("one 100\n")
     assert all(each.as_shown for each in taken)
+
+
+def test_progress_is_no_output(tmp_path: Path) -> None:
+    lines = ProgressLines(0.0, 10.0)
+    said = [
+        lines.due("starting", 0.0, None, 10.0),
+        lines.due("timing call 3 of 7", 0.3, None, 20.0),
+        lines.due("timing call 4 of 7", 0.4, 30.0, 30.0),
+        lines.due("timing call 5 of 7", 0.5, 600.0, 40.0),
+    ]
+    (tmp_path / "log").write_text("\n".join(["first", *filter(None, said), "30% done"]), encoding="utf-8")
+    (taken,) = walk(
+        steps_of("```sh\ncat log\n```\n```text\nfirst\n30% done\n```\n"), tmp_path, dict(os.environ)
+    )
+    assert len(list(filter(None, said))) == 4
+    assert taken.printed == "first\n30% done\n"
+
+
+TIMED = """```sh
+echo x >> tries; echo $(wc -l < tries) try
+```
+
+```text machine
+1 try
+```
+
+```sh
+test $(wc -l < tries) -ge WANTED && echo fine || echo spoilt
+```
+
+```text machine
+fine
+```
+"""
+
+
+@pytest.mark.parametrize(("wanted", "tries", "as_shown"), [(1, 1, True), (3, 3, True), (4, 3, False)])
+def test_timings_are_taken_again_together_up_to_three_times(
+    tmp_path: Path, wanted: int, tries: int, as_shown: bool
+) -> None:
+    taken = list(walk(steps_of(TIMED.replace("WANTED", str(wanted))), tmp_path, dict(os.environ)))
+    assert taken[0].printed == f"{tries} try\n"
+    assert [each.as_shown for each in taken] == [True, as_shown]
 
 
 def test_what_is_no_longer_so_is_replaced(tmp_path: Path) -> None:

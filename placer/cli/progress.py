@@ -1,5 +1,6 @@
 """The progress of a command: a bar on a terminal, now and then a line elsewhere, nothing under -q."""
 
+import re
 import sys
 import time
 from datetime import timedelta
@@ -10,6 +11,8 @@ from placer.cli.terminal import quiet, say
 
 SECONDS_BETWEEN_LINES = 10.0
 """The least between two lines of a log."""
+LOG_LINE = re.compile(r"\S.*(?: \.\.\.|: \d+% done(?:, about \d+ (?:s|min) left)?)")
+"""What `ProgressLines` says."""
 
 
 class ProgressBar:
