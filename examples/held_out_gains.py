@@ -150,13 +150,25 @@ def main(arguments: Sequence[str]) -> int:
             f"{case.solved.seconds:.1f} s{', slower than ' + ', '.join(case.slower_than) if case.slower_than else ''}",
             file=sys.stderr,
         )
-    command = "python -m placer.examples.held_out_gains " + " ".join(arguments)
-    text = table(found, command, trace.header.source)
+    text = table(found, _command(given), trace.header.source)
     if given.output is None:
         print(text, end="")
     else:
         write_text(given.output, text)
     return int(any(case.slower_than for case in found))
+
+
+def _command(given: argparse.Namespace) -> str:
+    """The command as another machine would type it: files and folders by their own names."""
+    words = ["python -m placer.examples.held_out_gains", given.trace.name, "--model", given.model.stem]
+    for option, values, default in (
+        ("--running", given.running, RUNNING),
+        ("--share", given.share, SHARES),
+        ("--hot-us", given.hot_us, HOT_US),
+    ):
+        if tuple(values) != default:
+            words += [option, *(f"{value:g}" for value in values)]
+    return " ".join(words)
 
 
 if __name__ == "__main__":
