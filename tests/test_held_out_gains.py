@@ -25,8 +25,8 @@ def test_the_table_says_what_was_returned_and_how_sure_gains_are(
     text = (tmp_path / "t.md").read_text()
     assert "slower than a baseline beyond the interval: 0 of 2 cases" in text
     assert "was returned: " in text
-    command = "python -m placer.examples.held_out_gains ids.npz --model model --running 16 --share 0.25 0.5 --hot-us 1.5"
-    assert f"Made by `{command}`" in text
+    command = "ids.npz --model model --running 16 --share 0.25 0.5 --hot-us 1.5"
+    assert f"Made by `python -m placer.examples.held_out_gains {command}`" in text
     rows = [line for line in text.splitlines() if line.startswith("| 1.5 µs")]
     assert [row.split(" | ")[1:3] for row in rows] == [["16", "25%"], ["16", "50%"]]
     # Experts 0 and 1 are the least chosen, and the runtime's default holds them hot.
