@@ -110,8 +110,17 @@ class Choosing:
     def _steps(self, level: Level) -> LevelSteps:
         """Steps of every size that a server of ``level`` runs; of the last level asked for they are kept."""
         if self._last_steps is None or self._last_steps[0] is not level:
-            workload, tp = self._request.workload, self._request.tp
-            steps = LevelSteps(self._model, self._cost, self._replays, level.settings, workload, tp, {})
+            request, settings = self._request, level.settings
+            steps = LevelSteps(
+                self._model,
+                self._cost,
+                self._replays,
+                settings,
+                request.workload,
+                request.tp,
+                {},
+                request.scheduler,
+            )
             steps.known(self.costs(level))
             self._last_steps = level, steps
         return self._last_steps[1]

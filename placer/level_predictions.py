@@ -37,7 +37,7 @@ def level_predictions(
         Share of its selections outside each mask.
     """
     workload, settings = request.workload, level.settings
-    steps = LevelSteps(model, cost, replays, settings, workload, request.tp, masks)
+    steps = LevelSteps(model, cost, replays, settings, workload, request.tp, masks, request.scheduler)
     steps.known(costs)
     return {
         name: predict_at_sizes(

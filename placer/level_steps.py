@@ -12,7 +12,8 @@ from placer.level_cost import LevelCosts, StepCosts, base_costs, step_costs
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
 from placer.profiler.factor import UNCALIBRATED, Factors
-from placer.profiler.serving.graph_batch import captured_batches, padded_batch
+from placer.profiler.serving.graph_batch import decode_graphs, padded_batch
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.steps import StepKind
 from placer.replays import Replays
 from placer.solvers.problem import Mask
@@ -54,6 +55,7 @@ class LevelSteps:
         workload: Workload,
         tp: int,
         masks: Mapping[str, Mask],
+        scheduler: Scheduler,
     ) -> None:
         self._model = model
         self._cost = cost
@@ -63,7 +65,7 @@ class LevelSteps:
         self._tp = tp
         self._masks = masks
         self._prompts_are_free = False
-        self._graphs = captured_batches(settings.max_running_requests)
+        self._graphs = decode_graphs(scheduler, settings.max_running_requests, settings.chunk_tokens)
         self._costs: dict[tuple[StepKind, int], StepCosts] = {}
         self._parts: dict[tuple[StepKind, int], dict[str, StepParts]] = {}
         self._bases: dict[tuple[StepKind, int], tuple[float, float]] = {}

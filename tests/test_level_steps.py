@@ -16,7 +16,12 @@ from placer.level_cost import level_costs, step_costs
 from placer.level_steps import LevelSteps
 from placer.profiler.cost import CostModel
 from placer.profiler.factor import Factors
-from placer.profiler.serving.graph_batch import captured_batches, padded_batch
+from placer.profiler.serving.graph_batch import (
+    captured_batches,
+    decode_graphs,
+    padded_batch,
+    vllm_captured_batches,
+)
 from placer.profiler.serving.server import Scheduler, Server
 from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.traffic import closed_loop, spread_lengths
@@ -43,7 +48,10 @@ def one_expert_trace() -> TokenTrace:
 
 
 def level_steps(
-    tmp_path: Path, cost: CostModel | None = None, settings: ServerSettings = SETTINGS
+    tmp_path: Path,
+    cost: CostModel | None = None,
+    settings: ServerSettings = SETTINGS,
+    scheduler: Scheduler = Scheduler.SGLANG,
 ) -> LevelSteps:
     return LevelSteps(
         tiny_model(tmp_path),
@@ -53,6 +61,7 @@ def level_steps(
         WORKLOAD,
         1,
         {"cold": COLD, "hot": ~COLD},
+        scheduler,
     )
 
 
@@ -67,6 +76,16 @@ def test_graphs_are_captured_at_the_runtimes_sizes() -> None:
     assert [padded_batch(requests, graphs) for requests in (1, 3, 5, 13, 57, 64)] == [1, 4, 8, 16, 64, 64]
     # Beyond the largest graph a step runs as it is.
     assert padded_batch(65, graphs) == 65
+
+
+def test_vllms_graphs_reach_twice_the_requests_and_hold_their_number() -> None:
+    assert vllm_captured_batches(5, 2048) == (1, 2, 4, 5, 8)
+    assert vllm_captured_batches(12, 2048) == (1, 2, 4, 8, 12, 16, 24)
+    # No step holds more than eight tokens.
+    assert vllm_captured_batches(12, 8) == (1, 2, 4, 8)
+    assert vllm_captured_batches(600, 8192)[-3:] == (480, 496, 512)
+    # Eleven requests of at most 16 run as 12 in SGLang's graphs and as 16 in vLLM's.
+    assert [padded_batch(11, decode_graphs(each, 16, 512)) for each in Scheduler] == [12, 16]
 
 
 @pytest.mark.parametrize("requests", [1, 2, 3, 4, 5, 6])
@@ -135,7 +154,14 @@ def test_counts_cannot_say_what_is_deferred(tmp_path: Path) -> None:
     cost = replace(tiny_cost(), behaviour=RuntimeBehaviour(deferred_experts=1))
     counted = count_trace(np.ones((4, 4, 8)), top_k=2)
     steps = LevelSteps(
-        tiny_model(tmp_path), cost, Replays(counted, 0, "trace"), SETTINGS, WORKLOAD, 1, {"cold": COLD}
+        tiny_model(tmp_path),
+        cost,
+        Replays(counted, 0, "trace"),
+        SETTINGS,
+        WORKLOAD,
+        1,
+        {"cold": COLD},
+        Scheduler.SGLANG,
     )
     with pytest.raises(BadInputError, match="--deferred-experts"):
         steps.times(StepKind.DECODE, 1, "cold", Factors())

@@ -12,6 +12,7 @@ from sglang_schedule import play
 from vllm_server import PYTHON, needs_vllm
 
 from placer.examples import example_folder
+from placer.profiler.serving.graph_batch import vllm_captured_batches
 from placer.profiler.serving.server import Scheduler, Server
 from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.traffic import closed_loop
@@ -40,6 +41,27 @@ def simulated(
     recorded = RecordedSteps()
     served = simulate(closed_loop(clients, np.array(prompts), np.array(outputs)), server, recorded)
     return recorded.steps, served.retractions.tolist()
+
+
+def answer_of_vllm(script: str, asked: Any) -> Any:
+    """What a script beside this file prints when vLLM's Python runs it on ``asked``."""
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+    }
+    answer = subprocess.run(
+        [str(PYTHON), script],
+        cwd=os.path.dirname(__file__),
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return json.loads(answer.stdout)
 
 
 def test_sglang_takes_the_same_steps() -> None:
@@ -86,23 +108,7 @@ def test_vllm_takes_the_same_steps() -> None:
                 "outputs": random.integers(1, 110, requests).tolist(),
             }
         )
-    environment = os.environ | {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-    }
-    answer = subprocess.run(
-        [str(PYTHON), "vllm_schedule.py"],
-        cwd=os.path.dirname(__file__),
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr[-3000:]
-    played = json.loads(answer.stdout)
+    played = answer_of_vllm("vllm_schedule.py", cases)
     for case, real in zip(cases, played, strict=True):
         server = Server(
             Scheduler.VLLM, case["max_running"], case["blocks"] * 16, case["step_tokens"], page_tokens=16
@@ -112,3 +118,20 @@ def test_vllm_takes_the_same_steps() -> None:
             real["retractions"],
         )
     assert sum(sum(real["retractions"]) for real in played) > 10
+
+
+@needs_vllm
+def test_vllms_graphs_are_those_that_it_chooses() -> None:
+    asked = [
+        (1, 64),
+        (3, 3),
+        (5, 2048),
+        (12, 8),
+        (16, 256),
+        (100, 150),
+        (128, 2048),
+        (300, 8192),
+        (600, 8192),
+    ]
+    found = answer_of_vllm("vllm_graphs.py", asked)
+    assert [vllm_captured_batches(*each) for each in asked] == [tuple(sizes) for sizes in found]

@@ -16,6 +16,7 @@ from placer.modes.steps import ComparedSteps
 from placer.modes.streamed import HitShares, StreamedLayers, expert_fetch_us, host_bytes
 from placer.parallelism import Parallelism
 from placer.profiler.factor import UNCALIBRATED, Factors
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.steps import StepKind
 from placer.profiler.trace.trace import TokenTrace
 from placer.workload import Workload
@@ -114,7 +115,7 @@ def test_layer_times_of_a_size_are_made_once_for_all_simulated_steps(tmp_path: P
         return LayerTimes(np.ones((2, 4)), np.zeros((2, 4)), overlapped=True)
 
     model, settings = tiny_model(tmp_path), ServerSettings(4, 1024, 64, "bf16")
-    times = ModeTimes(model, tiny_cost(), layers_of, Workload(64, 16, 4), tp=1)
+    times = ModeTimes(model, tiny_cost(), layers_of, Workload(64, 16, 4), tp=1, scheduler=Scheduler.SGLANG)
     for seed in (0, 1):
         simulated = times.step_times(settings, UNCALIBRATED, seed)
         for size in (1, 2, 3, 4):

@@ -204,6 +204,7 @@ class ModeRows:
             layers_of,
             self._request.workload,
             parallel.tp,
+            self._request.scheduler,
         )
 
     def _host_obstacle(self, memory: ModeMemory, lines: Mapping[str, int]) -> Obstacle | None:

@@ -11,7 +11,8 @@ from placer.model.spec import ModelSpec
 from placer.modes.layer_times import Floats, LayerTimes
 from placer.profiler.cost import CostModel
 from placer.profiler.factor import UNCALIBRATED, Factors
-from placer.profiler.serving.graph_batch import captured_batches, padded_batch
+from placer.profiler.serving.graph_batch import decode_graphs, padded_batch
+from placer.profiler.serving.server import Scheduler
 from placer.profiler.steps import StepKind
 from placer.workload import Workload
 
@@ -26,13 +27,20 @@ class ModeTimes:
     """
 
     def __init__(
-        self, model: ModelSpec, cost: CostModel, layers_of: LayersOf, workload: Workload, tp: int
+        self,
+        model: ModelSpec,
+        cost: CostModel,
+        layers_of: LayersOf,
+        workload: Workload,
+        tp: int,
+        scheduler: Scheduler,
     ) -> None:
         self._model = model
         self._cost = cost
         self._layers_of = layers_of
         self._workload = workload
         self._tp = tp
+        self._scheduler = scheduler
         self._known_us: dict[tuple[StepKind, int, Factors], Floats] = {}
 
     def step_times(self, settings: ServerSettings, factors: Factors, seed: int) -> LevelStepTimes:
@@ -61,7 +69,8 @@ class ModeTimes:
     def _times(self, kind: StepKind, size: int, settings: ServerSettings, factors: Factors) -> SizeTimes:
         if kind is StepKind.DECODE:
             # Steps run in the next larger CUDA graph.
-            tokens = batch = padded_batch(size, captured_batches(settings.max_running_requests))
+            graphs = decode_graphs(self._scheduler, settings.max_running_requests, settings.chunk_tokens)
+            tokens = batch = padded_batch(size, graphs)
             layers_us = self._layers_us(kind, tokens, factors)
         else:
             tokens, batch = size, 0
