@@ -9,12 +9,12 @@ from placer.hbm import ServerSettings
 from placer.kv_pool import sglang_page_tokens
 from placer.measured_figure import MeasuredFigure
 from placer.model.spec import ModelSpec
-from placer.placement_times import Floats, Ints, PlacementTimes
+from placer.placement_times import Floats, Ints, PlacementTimes, size_grid
 from placer.profiler.factor import UNCALIBRATED, Factors
-from placer.profiler.request_play import CountedSteps, MeanStepTimes, PlayFigures, play_requests
+from placer.profiler.request_play import CountedSteps, MeanStepTimes, PlayFigures, RequestPlay, play_requests
 from placer.profiler.serving.server import Scheduler, Server
 from placer.profiler.serving.simulation import simulate
-from placer.profiler.serving.traffic import Traffic, closed_loop, poisson
+from placer.profiler.serving.traffic import Traffic, closed_loop, gamma_spaced, poisson
 from placer.profiler.serving_benchmark import ServingBenchmark
 from placer.profiler.steps import StepKind
 
@@ -39,8 +39,10 @@ def benchmark_traffic(run: ServingBenchmark) -> Traffic:
     inputs, outputs = np.array(run.input_tokens), np.array(run.output_tokens)
     if run.rate_per_s is None:
         return closed_loop(run.clients, inputs, outputs)
-    if run.arrivals_s is None:
+    if run.arrivals_s is None and run.burstiness == 1.0:
         return poisson(run.rate_per_s, inputs, outputs, seed=_ARRIVAL_SEED)
+    if run.arrivals_s is None:
+        return gamma_spaced(run.rate_per_s, run.burstiness, inputs, outputs, seed=_ARRIVAL_SEED)
     order = np.argsort(run.arrivals_s, kind="stable")
     return Traffic(inputs[order], outputs[order], np.array(run.arrivals_s)[order] * 1e6, 0)
 
@@ -58,40 +60,52 @@ class BenchmarkPlay:
         self._traffic = benchmark_traffic(run)
         self._server = server
         self._times = times
+        self._served = lru_cache(maxsize=64)(self._serve)
         self._play = play_requests(self._traffic, server) if self._traffic.arrival_us is None else None
-        self._steps = self._play or self._run_steps()
-
-    def _run_steps(self) -> CountedSteps:
-        """The steps of an open loop without factors: which they are depends on how long they take."""
-        ladders = (_ladder(self._server.max_running), _ladder(self._server.chunk_tokens))
-        decode, prefill = (
-            self._times.curve(kind, sizes, np.ones_like(sizes), UNCALIBRATED)
-            for kind, sizes in zip((StepKind.DECODE, StepKind.PREFILL), ladders, strict=True)
-        )
-        steps = CountedSteps(MeanStepTimes(decode, prefill))
-        simulate(self._traffic, self._server, steps)
-        return steps
+        if self._play is None:
+            # Which steps an open loop runs depends on how long they take: grids start with what must come, and grow.
+            prompt = min(int(self._traffic.prompt_tokens.max()), server.chunk_tokens)
+            self._grids = {StepKind.DECODE: [1], StepKind.PREFILL: [prompt]}
+            first, _ = self._serve(UNCALIBRATED)
+            self._grids = {kind: size_grid(*_sizes(first, kind)) for kind in self._grids}
+        else:
+            self._grids = {kind: size_grid(*_sizes(self._play, kind)) for kind in StepKind}
 
     def curve(self, kind: StepKind, factors: Factors) -> Callable[[Ints], Floats]:
         """Mean microseconds of steps of ``kind`` by size."""
-        prefill = np.asarray(self._steps.prefill) == (kind is StepKind.PREFILL)
-        sizes = np.asarray(self._steps.size, dtype=np.int64)[prefill]
-        return self._times.curve(kind, sizes, sizes * np.asarray(self._steps.count)[prefill], factors)
+        return self._times.curve(kind, self._grids[kind], factors)
 
     def figures(self, factors: Factors) -> PlayFigures:
         """What the client would state."""
-        decode, prefill = (self.curve(kind, factors) for kind in (StepKind.DECODE, StepKind.PREFILL))
         if self._play is not None:
-            return self._play.figures(decode, prefill)
-        served = simulate(self._traffic, self._server, MeanStepTimes(decode, prefill))
-        return PlayFigures(served.ttft_ms().mean, served.tpot_ms().mean, served.output_tokens_per_s)
+            return self._play.figures(
+                self.curve(StepKind.DECODE, factors), self.curve(StepKind.PREFILL, factors)
+            )
+        return self._served(factors)[1]
 
-    @property
-    def median_decode_size(self) -> int:
-        """Requests of the step between most tokens: a step of r requests is an interval in r of them."""
-        decode = ~np.asarray(self._steps.prefill)
-        sizes = np.asarray(self._steps.size, dtype=np.int64)[decode]
-        return _weighted_median(sizes, sizes * np.asarray(self._steps.count)[decode])
+    def median_decode_us(self, factors: Factors) -> float:
+        """Time of the step between most tokens: a step of r requests is an interval in r of them."""
+        steps = self._play or self._served(factors)[0]
+        median = _weighted_median(*_sizes(steps, StepKind.DECODE))
+        return float(self.curve(StepKind.DECODE, factors)(np.array([median]))[0])
+
+    def _serve(self, factors: Factors) -> tuple[CountedSteps, PlayFigures]:
+        """An open loop under ``factors``; the grids grow to the largest steps that it runs."""
+        while True:
+            decode, prefill = (self.curve(kind, factors) for kind in (StepKind.DECODE, StepKind.PREFILL))
+            steps = CountedSteps(MeanStepTimes(decode, prefill))
+            served = simulate(self._traffic, self._server, steps)
+            grown = False
+            for kind, grid in self._grids.items():
+                largest = int(_sizes(steps, kind)[0].max(initial=0))
+                if largest > grid[-1]:
+                    grid.append(largest)
+                    grown = True
+            if not grown:
+                figures = PlayFigures(
+                    served.ttft_ms().mean, served.tpot_ms().mean, served.output_tokens_per_s
+                )
+                return steps, figures
 
 
 def benchmark_figures(
@@ -103,7 +117,6 @@ def benchmark_figures(
     an extrapolation.
     """
     played = lru_cache(maxsize=64)(play.figures)
-    median_size = np.array([play.median_decode_size])
     played(UNCALIBRATED)
     figures = [
         MeasuredFigure(
@@ -137,7 +150,7 @@ def benchmark_figures(
                 f"decode step (median ITL){label}",
                 "ms",
                 run.median_itl_ms,
-                lambda factors: float(play.curve(StepKind.DECODE, factors)(median_size)[0]) / 1e3,
+                lambda factors: play.median_decode_us(factors) / 1e3,
                 run.requests,
                 fitted=False,
             )
@@ -145,9 +158,11 @@ def benchmark_figures(
     return tuple(figures)
 
 
-def _ladder(most: int) -> Ints:
-    """1, 2, 4... and ``most``."""
-    return np.unique(np.minimum(2 ** np.arange(most.bit_length() + 1), most))
+def _sizes(steps: RequestPlay | CountedSteps, kind: StepKind) -> tuple[Ints, Ints]:
+    """Sizes of the steps of ``kind``, and how many tokens they hold in all."""
+    of_kind = np.asarray(steps.prefill) == (kind is StepKind.PREFILL)
+    sizes = np.asarray(steps.size, dtype=np.int64)[of_kind]
+    return sizes, sizes * np.asarray(steps.count)[of_kind]
 
 
 def _weighted_median(values: Ints, weights: Ints) -> int:

@@ -1,5 +1,6 @@
 """`placer calibrate`: a server's own figures against the prediction, and the factors that bring them together."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -248,9 +249,8 @@ def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) 
             "hot times may differ for that alone; benchmark with the traffic that was traced"
         )
     if run.rate_per_s is not None and run.arrivals_s is None:
-        notes.append(
-            f"when requests of {name} arrived is not in the file: drawn at exponential distances (--save-detailed)"
-        )
+        written = "" if run.arrivals_option is None else f" ({run.arrivals_option})"
+        notes.append(f"when requests of {name} arrived is not in the file: {_distances(run)}{written}")
     if run.rate_per_s is None and run.requests < _FEW_REQUESTS * run.clients:
         notes.append(
             f"{name} has {counted(run.requests, 'request')} of {counted(run.clients, 'client')}, "
@@ -259,7 +259,7 @@ def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) 
     if not run.detailed:
         notes.append(
             "lengths of single requests are not in the file, so all are taken as of mean length "
-            "(--output-details, --save-detailed)"
+            f"({run.lengths_option})"
         )
     if run.failed:
         notes.append(f"left out: {counted(run.failed, 'request')} of {name} that failed")
@@ -272,6 +272,15 @@ def _sent(run: ServingBenchmark) -> str:
         if run.rate_per_s is None
         else f"{run.rate_per_s:g} requests per second"
     )
+
+
+def _distances(run: ServingBenchmark) -> str:
+    """How arrivals that are not known are played."""
+    if run.burstiness == 1.0:
+        return "drawn at exponential distances"
+    if math.isinf(run.burstiness):
+        return "taken at even distances"
+    return f"drawn at gamma-distributed distances of burstiness {run.burstiness:g}"
 
 
 def _source(file: BenchmarkFile) -> CalibrationSource:

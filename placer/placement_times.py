@@ -1,6 +1,6 @@
 """Times of a placement's steps of any size, under any factors of a calibration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,9 +93,8 @@ class PlacementTimes:
                 self._extrapolated.add((kind, size))
         return self._sides[kind, size]
 
-    def curve(self, kind: StepKind, sizes: Ints, weights: Ints, factors: Factors) -> Callable[[Ints], Floats]:
-        """Mean time by size in microseconds, interpolated between a few of ``sizes`` (those with most weight)."""
-        grid = _grid(sizes, weights)
+    def curve(self, kind: StepKind, grid: Sequence[int], factors: Factors) -> Callable[[Ints], Floats]:
+        """Mean time by size in microseconds, interpolated between the ascending sizes ``grid``, level beyond them."""
         times = [self.sides(kind, size).step_us(factors) for size in grid]
         return lambda wanted: np.interp(wanted, grid, times)
 
@@ -111,8 +110,8 @@ class PlacementTimes:
         return (*self._replays.notes(), *said)
 
 
-def _grid(sizes: Ints, weights: Ints) -> list[int]:
-    """At most `_GRID` of ``sizes``: the ends, and those that weigh most."""
+def size_grid(sizes: Ints, weights: Ints) -> list[int]:
+    """At most `_GRID` of ``sizes``, ascending: the ends, and those that weigh most."""
     distinct, place = np.unique(sizes, return_inverse=True)
     weight = np.bincount(place, weights=weights)
     heaviest = np.argsort(-weight, kind="stable")[: _GRID - 2]

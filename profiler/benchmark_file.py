@@ -16,6 +16,10 @@ from placer.profiler.sglang_benchmark import SGLANG_MARKS, SglangResult, is_sgla
 from placer.profiler.vllm_benchmark import VLLM_MARKS, VllmResult, is_vllm_result
 
 _CURE = "give what 'sglang.bench_serving --output-file' or 'vllm bench serve --save-result' wrote"
+_NOT_GENERATING = ("embed", "pooling", "rerank")
+"""Parts of the names of backends whose answers are no text."""
+_CHOSEN_METRICS = frozenset({"mean_ttft_ms", "mean_tpot_ms"})
+"""What vLLM's client leaves out unless --percentile-metrics names it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,12 @@ def distinct_runs(files: Sequence[BenchmarkFile]) -> tuple[tuple[BenchmarkFile, 
 
 
 def _run(document: dict[str, Any], name: str) -> ServingBenchmark:
+    backend = str(document.get("backend") or document.get("endpoint_type"))
+    if any(kind in backend for kind in _NOT_GENERATING):
+        raise BadInputError(
+            f"{name} is of {backend}: no token was generated, so no decode step was measured",
+            "give a benchmark of completions or chat",
+        )
     try:
         if is_vllm_result(document):
             return VllmResult.model_validate(document).run(name)
@@ -80,7 +90,9 @@ def _run(document: dict[str, Any], name: str) -> ServingBenchmark:
         faults = error.errors(include_url=False)
         missing = [str(fault["loc"][0]) for fault in faults if fault["type"] == "missing"]
         if missing:
-            raise BadInputError(f"{name} lacks {', '.join(missing)}", _CURE) from None
+            chosen = "run it again with --percentile-metrics ttft,tpot,itl"
+            cure = chosen if _CHOSEN_METRICS.issuperset(missing) and is_vllm_result(document) else _CURE
+            raise BadInputError(f"{name} lacks {', '.join(missing)}", cure) from None
         first = faults[0]
         field = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"{name}: field {field}: {first['msg']}", _CURE) from None

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.profiler.factor import FactorName, Factors
-from placer.units import duration
+from placer.units import duration, rounded
 
 WORSE = 0.1
 """Relative error that factors add to a figure which checks them, above which it contradicts them."""
 EXTREME = 2.0
 """A factor above this, or below its inverse, says that the profile is of another machine or another program."""
+_MOST_DIGITS = 17
+"""Significant digits that tell any two numbers apart."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def extreme_warnings(factors: Factors, step_scale_us: float) -> tuple[str, ...]:
     """A sentence for every factor outside 1/2 to 2, and for time per step above half of ``step_scale_us``."""
     why = "the profile is of another machine, or the server does something that is not modelled"
     found = [
-        f"warning: {name.value} ×{factors.value(name):.3g} is outside 0.5 to 2: {why}"
+        f"warning: {name.value} ×{_told_from_limits(factors.value(name))} is outside 0.5 to 2: {why}"
         for name in factors.changed
         if name is not FactorName.STEP and not 1 / EXTREME <= factors.value(name) <= EXTREME
     ]
@@ -166,3 +168,11 @@ def extreme_warnings(factors: Factors, step_scale_us: float) -> tuple[str, ...]:
             f"warning: {duration(factors.step_us, 3)} are added to a step, half of it and more: {why}"
         )
     return tuple(found)
+
+
+def _told_from_limits(value: float) -> str:
+    """An extreme factor with digits that show it beyond its limit."""
+    digits = 3
+    while digits < _MOST_DIGITS and 1 / EXTREME <= float(f"{value:.{digits - 1}e}") <= EXTREME:
+        digits += 1
+    return rounded(value, digits)

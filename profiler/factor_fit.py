@@ -20,6 +20,8 @@ KNOWN_WITHIN = 0.25
 _IMPROVES = 0.7
 _MOST = np.log(10.0)
 _NO_STEP = 1e-9
+_SLOPE_OVER = 0.01
+"""Half of the change (logarithm) over which slopes are taken: an open loop's steps change in small jumps."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,19 @@ class _Trial:
             return cls((), UNCALIBRATED, error, np.empty(0), change=0.0, at_limit=False)
         low = np.array([-_NO_STEP if name is FactorName.STEP else -_MOST for name in chosen])
         high = np.full(len(chosen), _MOST)
-        found = least_squares(residuals, np.zeros(len(chosen)), bounds=(low, high), xtol=1e-10, ftol=1e-12)
+
+        def slopes(x: NDArray[np.float64]) -> NDArray[np.float64]:
+            columns = []
+            for place in range(len(x)):
+                # Time added per step cannot be negative.
+                ends = np.clip(x[place] + np.array([-_SLOPE_OVER, _SLOPE_OVER]), low[place], high[place])
+                below, above = (residuals(np.where(np.arange(len(x)) == place, end, x)) for end in ends)
+                columns.append((above - below) / (ends[1] - ends[0]))
+            return np.stack(columns, axis=1)
+
+        found = least_squares(
+            residuals, np.zeros(len(chosen)), jac=slopes, bounds=(low, high), xtol=1e-5, ftol=1e-8
+        )
         normal = found.jac.T @ found.jac
         if np.linalg.cond(normal) < 1e12:
             errors = FIGURE_ERROR * np.sqrt(np.diag(np.linalg.inv(normal)))

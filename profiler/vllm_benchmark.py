@@ -1,34 +1,42 @@
 """The result of `vllm bench serve --save-result`: one JSON object per run (vllm/benchmarks/serve.py, 0.32.0)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from placer.profiler.serving.server import Scheduler
-from placer.profiler.serving_benchmark import ClientResult, ServingBenchmark
+from placer.profiler.serving_benchmark import MOST_REQUESTS, ClientResult, ServingBenchmark
 
-VLLM_MARKS = frozenset({"endpoint_type", "model_id", "num_prompts"})
-"""Fields by which a result of this client is known."""
+VLLM_MARKS = frozenset({"model_id", "num_prompts", "tokenizer_id"})
+"""Fields by which a result of this client is known; its predecessor, benchmark_serving.py, writes them, too."""
 
 
 class VllmResult(ClientResult):
     """The fields that are read; lengths of single requests are there with ``--save-detailed`` alone."""
 
     model_id: str
-    failed: int = Field(default=0, ge=0)
+    num_prompts: int = Field(ge=0, le=MOST_REQUESTS)
+    backend: str = ""
+    failed: int | None = Field(default=None, ge=0, le=MOST_REQUESTS)
     ramp_up_strategy: str | None = None
     spec_decode_acceptance_length: float | None = None
 
+    lengths_option: ClassVar[str] = "--save-detailed"
+    arrivals_option: ClassVar[str | None] = "--save-detailed"
+
     def run(self, name: str) -> ServingBenchmark:
-        """The run; the client knows neither the data set's name nor the server's arguments."""
+        """The run; the client knows neither the data set's name nor the server's arguments.
+
+        Releases of 2025 do not count the requests that failed: those that were asked for and not answered.
+        """
         ramped = self if self.ramp_up_strategy is None else self.model_copy(update={"request_rate": "ramped"})
         return ramped.benchmark(
             name,
             client="vllm bench serve",
-            scheduler=Scheduler.VLLM,
+            scheduler=Scheduler.SGLANG if self.backend.startswith(Scheduler.SGLANG.value) else Scheduler.VLLM,
             model=self.model_id,
             dataset=None,
-            failed=self.failed,
+            failed=max(0, self.num_prompts - self.completed) if self.failed is None else self.failed,
             drafted=self.spec_decode_acceptance_length is not None,
             server=None,
         )

@@ -11,6 +11,7 @@ from sglang_kt_source import source
 
 from placer.errors import BadInputError
 from placer.profiler.benchmark_file import read_benchmark_file
+from placer.profiler.serving.server import Scheduler
 
 SERVER_ARGUMENTS = (
     *(
@@ -52,11 +53,11 @@ def test_totals_are_shared_out_where_requests_are_not_told_apart(tmp_path: Path)
 
 
 def test_details_leave_out_requests_that_failed(tmp_path: Path) -> None:
-    details = {"input_lens": [6, 9, 7, 12, 13], "output_lens": [3, 0, 4, 5, 8]}
+    details = {"input_lens": [6, 9, 7, 12, 7], "output_lens": [3, 0, 4, 5, 8]}
     result = sglang_result(**details, errors=["", "timeout", "", "", ""])
     (run,) = read_benchmark_file(written(tmp_path / "b", result)).runs
     assert run.detailed
-    assert (run.input_tokens, run.output_tokens, run.failed) == ((6, 7, 12, 13), (3, 4, 5, 8), 1)
+    assert (run.input_tokens, run.output_tokens, run.failed) == ((6, 7, 12, 7), (3, 4, 5, 8), 1)
 
 
 def test_a_client_without_a_limit_sends_all_requests_at_once(tmp_path: Path) -> None:
@@ -141,7 +142,9 @@ def test_every_field_that_is_missing_is_named(tmp_path: Path, make: Callable[...
     del result["completed"], result["mean_ttft_ms"]
     with pytest.raises(BadInputError, match="lacks completed, mean_ttft_ms"):
         read_benchmark_file(written(tmp_path / "bench.json", result))
-    with pytest.raises(BadInputError, match="endpoint_type, model_id, num_prompts"):
+    with pytest.raises(
+        BadInputError, match="backend, sharegpt_output_len or model_id, num_prompts, tokenizer_id"
+    ):
         read_benchmark_file(written(tmp_path / "bench.json", {}))
 
 
@@ -179,3 +182,146 @@ def test_requests_sent_over_more_than_a_month_are_no_run(tmp_path: Path) -> None
     sent = {"request_rate": 8.0, "max_concurrency": None, "start_times": [0.0, 1.0, 2.0, 1e300]}
     with pytest.raises(BadInputError, match="start_times span 1e\\+300 s, more than 31 days"):
         _ = read_benchmark_file(written(tmp_path / "b", vllm_result(**sent))).runs
+
+
+def without(result: dict[str, Any], *fields: str) -> dict[str, Any]:
+    return {field: value for field, value in result.items() if field not in fields}
+
+
+def test_results_of_earlier_releases_are_read(tmp_path: Path) -> None:
+    """SGLang 0.4 asked the server for nothing; vLLM's benchmark_serving.py of 2025 counted no failures."""
+    sglang = without(sglang_result(), "tag", "server_info", "total_input_text_tokens", "total_throughput")
+    vllm = without(vllm_result(), "endpoint_type", "label", "failed", "max_concurrent_requests", "rtfx")
+    (early,) = read_benchmark_file(written(tmp_path / "sglang", sglang)).runs
+    (other,) = read_benchmark_file(
+        written(tmp_path / "vllm", vllm | {"backend": "vllm", "num_prompts": 7})
+    ).runs
+    assert (early.client, early.server, early.mean_tpot_ms) == ("sglang bench_serving", None, 20.0)
+    assert (other.client, other.failed, other.requests, other.mean_tpot_ms) == (
+        "vllm bench serve",
+        3,
+        4,
+        20.0,
+    )
+
+
+def test_vllms_client_may_measure_sglangs_server(tmp_path: Path) -> None:
+    (run,) = read_benchmark_file(written(tmp_path / "b", vllm_result(backend="sglang"))).runs
+    assert run.scheduler is Scheduler.SGLANG
+
+
+LENGTHS = {"input_lens": [8] * 4, "output_lens": [5] * 4}
+OPEN = {"request_rate": 8.0, "max_concurrency": None}
+
+
+def test_arrivals_leave_out_requests_that_failed(tmp_path: Path) -> None:
+    result = vllm_result(
+        **OPEN,
+        failed=1,
+        input_lens=[8, 8, 9, 8, 8],
+        output_lens=[5, 5, 0, 5, 5],
+        start_times=[7.0, 7.125, 7.25, 7.375, 7.5],
+    )
+    (run,) = read_benchmark_file(written(tmp_path / "b", result)).runs
+    assert (run.failed, run.arrivals_s) == (1, (0.0, 0.125, 0.375, 0.5))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"request_rate": "inf", "max_concurrency": None},
+        {"request_rate": "inf", "max_concurrency": 3},
+        {"request_rate": None, "max_concurrency": None, "ramp_up_strategy": "linear"},
+    ],
+)
+def test_requests_that_carry_their_own_times_are_sent_at_them(tmp_path: Path, own: dict[str, Any]) -> None:
+    """The client states the rate that it was given, or none, where a data set has times."""
+    result = vllm_result(**own, **LENGTHS, start_times=[3.0, 3.125, 3.25, 3.5])
+    (run,) = read_benchmark_file(written(tmp_path / "b", result)).runs
+    # Four requests in half a second.
+    assert (run.rate_per_s, run.arrivals_s) == (8.0, (0.0, 0.125, 0.25, 0.5))
+
+
+@pytest.mark.parametrize("clients", [None, 2])
+def test_clients_that_start_at_once_are_a_closed_loop(tmp_path: Path, clients: int | None) -> None:
+    sent = [3.0, 3.001, 3.002, 3.003] if clients is None else [3.0, 3.001, 3.25, 3.251]
+    result = vllm_result(max_concurrency=clients, **LENGTHS, start_times=sent)
+    (run,) = read_benchmark_file(written(tmp_path / "b", result)).runs
+    assert (run.rate_per_s, run.arrivals_s, run.clients) == (None, None, clients or 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "cure"), [(vllm_result, "or with --save-detailed"), (sglang_result, "no times")]
+)
+def test_own_times_are_seen_by_how_many_were_in_flight(
+    tmp_path: Path, make: Callable[..., dict[str, Any]], cure: str
+) -> None:
+    result = make(max_concurrency=None, request_rate="inf", max_concurrent_requests=1)
+    with pytest.raises(
+        BadInputError, match=r"times of their own \(at most 1 were in flight, not 4\)"
+    ) as caught:
+        read_benchmark_file(written(tmp_path / "b", result))
+    assert caught.value.hint.endswith(cure)
+
+
+def test_bursts_are_as_strong_as_the_client_was_told(tmp_path: Path) -> None:
+    for stated, read in ((1.0, 1.0), (0.25, 0.25), (float("inf"), float("inf"))):
+        (run,) = read_benchmark_file(written(tmp_path / "b", vllm_result(**OPEN, burstiness=stated))).runs
+        assert (run.rate_per_s, run.arrivals_s, run.burstiness) == (8.0, None, read)
+
+
+@pytest.mark.parametrize(
+    ("result", "said", "cure"),
+    [
+        (
+            without(vllm_result(), "mean_ttft_ms", "mean_tpot_ms", "median_itl_ms"),
+            "lacks mean_ttft_ms, mean_tpot_ms",
+            "--percentile-metrics ttft,tpot,itl",
+        ),
+        (
+            without(vllm_result(backend="openai-embeddings"), "total_output_tokens", "mean_tpot_ms"),
+            "is of openai-embeddings: no token was generated",
+            "completions or chat",
+        ),
+        (sglang_result(backend="sglang-embedding"), "is of sglang-embedding", "completions or chat"),
+        (sglang_result(mean_tpot_ms=0.0), "TPOT is 0, so answers came in one piece", "--disable-stream"),
+        (sglang_result(total_input_tokens=0), "counts no input tokens", "one turn"),
+        (
+            sglang_result(server_info={"prefill": [{}], "decode": [{}]}),
+            "servers that share prefill and decode",
+            "the server that ran this placement",
+        ),
+    ],
+)
+def test_what_measures_no_step_of_one_server_says_why(
+    tmp_path: Path, result: dict[str, Any], said: str, cure: str
+) -> None:
+    with pytest.raises(BadInputError, match=said) as caught:
+        read_benchmark_file(written(tmp_path / "b", result))
+    assert cure in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        # 30 ms and four times 20 ms are 110 ms; four of them in half a second are 0.88 in flight.
+        ({"mean_ttft_ms": 0.03, "mean_tpot_ms": 0.02}, "takes 110.0 µs, so 0.00088 of the 4 requests"),
+        ({"mean_ttft_ms": 3e4, "mean_tpot_ms": 2e4}, "takes 110.0 s, so 880 of the 4 requests"),
+        ({**LENGTHS, "total_input_tokens": 320}, "states 320 input tokens in all, but its requests have 32"),
+        (
+            {**LENGTHS, "total_output_tokens": 24, "output_throughput": 48.0},
+            "24 output tokens in all, but its requests have 20",
+        ),
+        ({**LENGTHS, "ttfts": [0.3] * 4}, "states 120 ms of TTFT in all, but its requests have 1,200"),
+        ({**LENGTHS, "start_times": [1.0]}, "holds 4 input_lens and 1 start_times"),
+    ],
+)
+@pytest.mark.parametrize("make", [sglang_result, vllm_result])
+def test_figures_that_contradict_each_other_are_refused(
+    tmp_path: Path, make: Callable[..., dict[str, Any]], changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInputError, match=said):
+        read_benchmark_file(written(tmp_path / "b", make(**changes)))
+    details = {**LENGTHS, "ttfts": [0.02, 0.04, 0.03, 0.03]}
+    (run,) = read_benchmark_file(written(tmp_path / "b", make(**details))).runs
+    assert run.detailed

@@ -28,7 +28,7 @@ from placer.placement import PlacementDocument, write_placement
 from placer.placement_times import PlacementTimes
 from placer.planned_level import planned_level
 from placer.profiler.benchmark_file import read_benchmark_file
-from placer.profiler.calibration import CalibratedFigure, contradiction_warnings
+from placer.profiler.calibration import CalibratedFigure, contradiction_warnings, extreme_warnings
 from placer.profiler.factor import UNCALIBRATED, FactorName, Factors
 from placer.profiler.kt_timing_log import read_kt_timing_log
 from placer.profiler.profile import Profile, read_profile, write_profile
@@ -176,14 +176,44 @@ def test_a_server_is_scheduled_as_its_own_benchmark_client_says(
 
 
 @pytest.mark.parametrize("scheduler", list(Scheduler))
+@pytest.mark.parametrize("rate", [50.0, 250.0])
 def test_an_open_loop_is_played_at_its_arrivals(
-    model: ModelSpec, trace: TokenTrace, tmp_path: Path, scheduler: Scheduler
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path, scheduler: Scheduler, rate: float
 ) -> None:
+    """At 250 requests per second the server falls behind, which the one that was predicted does not."""
     lengths = {"input_lens": [64] * 64, "output_lens": [32] * 64}
-    sent = (np.random.default_rng(0).exponential(1 / 50.0, 64).cumsum() + 1e4).tolist()
-    open_loop = {"request_rate": 50.0, "max_concurrency": None, "start_times": sent, **lengths}
+    sent = (np.random.default_rng(0).exponential(1 / rate, 64).cumsum() + 1e4).tolist()
+    open_loop = {"request_rate": rate, "max_concurrency": None, "start_times": sent, **lengths}
     result = measured(model, trace, Factors(cold=1.4), scheduler=scheduler, **open_loop)
-    assert fitted(model, trace, tmp_path, result).cold == pytest.approx(1.4, rel=0.03)
+    file = read_benchmark_file(written(tmp_path / "bench.jsonl", result))
+    found = calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest()).calibration
+    assert found.factors == Factors(cold=pytest.approx(1.4, rel=0.01))
+    tpot, ttft, throughput, _ = found.figures
+    assert (tpot.fitted, ttft.fitted) == (True, True)
+    for figure in (tpot, ttft, throughput):
+        assert abs(figure.error_after) < 0.01 or abs(figure.error_after) < abs(figure.error_before)
+    # No prompt is longer than 64 tokens, and the kernels were timed at more.
+    assert not any("extrapolated beyond" in each or "repeats" in each for each in found.distrust)
+
+
+@pytest.mark.parametrize(
+    ("burstiness", "said"),
+    [
+        (1.0, "drawn at exponential distances (--save-detailed)"),
+        (0.25, "drawn at gamma-distributed distances of burstiness 0.25 (--save-detailed)"),
+        (float("inf"), "taken at even distances (--save-detailed)"),
+    ],
+)
+def test_an_open_loop_without_times_has_the_distances_of_its_client(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path, burstiness: float, said: str
+) -> None:
+    open_loop = {"request_rate": 50.0, "max_concurrency": None, "burstiness": burstiness}
+    result = measured(model, trace, Factors(cold=1.4), scheduler=Scheduler.VLLM, **open_loop)
+    file = read_benchmark_file(written(tmp_path / "b", result))
+    found = calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest()).calibration
+    assert found.factors.cold == pytest.approx(1.4, rel=0.03)
+    assert f"when requests of the run arrived is not in the file: {said}" in found.distrust
+    assert any("mean length (--save-detailed)" in each for each in found.distrust)
 
 
 def test_the_parts_of_a_step_are_what_the_calibrated_cost_model_says(
@@ -511,6 +541,16 @@ def test_a_check_that_the_factors_make_worse_contradicts_them() -> None:
     (said,) = contradiction_warnings(cold, [], 0.2, 0.25)
     assert "no better (mean error 20.0% before, 25.0% after)" in said
     assert contradiction_warnings(UNCALIBRATED, [step], 0.2, 0.2) == ()
+
+
+def test_an_extreme_factor_is_shown_beyond_its_limit() -> None:
+    (said,) = extreme_warnings(Factors(cold=2.0004), 1000.0)
+    assert said.startswith("warning: cold ×2.0004 is outside 0.5 to 2")
+    (said,) = extreme_warnings(Factors(cold=0.49996), 1000.0)
+    assert said.startswith("warning: cold ×0.49996 is outside 0.5 to 2")
+    (said,) = extreme_warnings(Factors(cold=2.7181), 1000.0)
+    assert said.startswith("warning: cold ×2.72 is outside")
+    assert extreme_warnings(Factors(cold=2.0, hot=0.5, step_us=500.0), 1000.0) == ()
 
 
 def test_verify_takes_the_runtimes_own_times(

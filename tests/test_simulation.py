@@ -12,7 +12,14 @@ from placer.errors import BadInputError
 from placer.profiler.serving.server import Scheduler, Server
 from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.step_time import ConstantStepTimes
-from placer.profiler.serving.traffic import Traffic, closed_loop, fixed_lengths, poisson, spread_lengths
+from placer.profiler.serving.traffic import (
+    Traffic,
+    closed_loop,
+    fixed_lengths,
+    gamma_spaced,
+    poisson,
+    spread_lengths,
+)
 
 TIMES = ConstantStepTimes(decode_step_us=10_000, prefill_step_us=30_000)
 BOTH = pytest.mark.parametrize("scheduler", list(Scheduler))
@@ -195,3 +202,20 @@ def test_two_thousand_requests_take_seconds() -> None:
     served = simulate(traffic, server(max_running=64, kv_tokens=64 * 4096), TIMES)
     assert time.process_time() - started < 5
     assert served.decode_steps > 3000
+
+
+def test_bursts_have_the_rate_and_the_spread_of_their_distances() -> None:
+    lengths = fixed_lengths(4, 64, 10)
+    even = gamma_spaced(2.0, float("inf"), *lengths, seed=0)
+    assert even.arrival_us is not None
+    assert even.arrival_us.tolist() == [0.5e6, 1.0e6, 1.5e6, 2.0e6]
+    for burstiness in (0.25, 4.0):
+        arrival_us = gamma_spaced(2.0, burstiness, *fixed_lengths(10_000, 64, 10), seed=0).arrival_us
+        assert arrival_us is not None
+        assert arrival_us[-1] == pytest.approx(5000e6)
+        # A gamma distribution of shape k deviates from its mean by 1 / sqrt(k) of it.
+        distances = np.diff(arrival_us)
+        assert distances.std() / distances.mean() == pytest.approx(burstiness**-0.5, rel=0.05)
+    at_once = gamma_spaced(2.0, 1e-300, *lengths, seed=0).arrival_us
+    assert at_once is not None
+    assert np.isfinite(at_once).all()

@@ -133,3 +133,23 @@ def poisson(rate_per_s: float, prompt_tokens: Tokens, output_tokens: Tokens, *, 
     requests = prompt_tokens.size
     times_us = np.random.default_rng(seed).uniform(0.0, requests / rate_per_s * 1e6, size=requests)
     return Traffic(prompt_tokens, output_tokens, np.sort(times_us), 0)
+
+
+def gamma_spaced(
+    rate_per_s: float, burstiness: float, prompt_tokens: Tokens, output_tokens: Tokens, *, seed: int
+) -> Traffic:
+    """An open loop whose N requests come within N / ``rate_per_s`` seconds, at gamma-distributed distances.
+
+    ``burstiness`` is the distribution's shape, as in vLLM's benchmark client: 1 is Poisson arrivals, less has bursts,
+    infinity is even distances.
+    """
+    requests = prompt_tokens.size
+    distances = (
+        np.ones(requests)
+        if np.isinf(burstiness)
+        else np.random.default_rng(seed).gamma(burstiness, size=requests)
+    )
+    times = np.cumsum(distances)
+    # All distances of very strong bursts may be too small for a number: all requests come at once.
+    times_us = times / max(times[-1], np.finfo(np.float64).tiny) * (requests / rate_per_s * 1e6)
+    return Traffic(prompt_tokens, output_tokens, times_us, 0)
