@@ -14,6 +14,8 @@ from placer.model.spec import ModelSpec, read_model
 
 STRATEGIES = ("random", "uniform", "front_loading", "frequency")
 """kt-kernel's, by the names of `placer.baselines`, in the order of its table."""
+LAST_SEEN = 27
+"""The last point that was there when factors were tuned."""
 
 _QUANTIZATION: dict[str, dict[str, Any]] = {
     "fp8": {"quant_method": "fp8", "weight_block_size": [128, 128]},
@@ -30,7 +32,8 @@ class PublishedPoint:
     Attributes
     ----------
     number
-        Odd ones may have tuned a factor, even ones only check.
+        Of the first `LAST_SEEN`, odd ones may have tuned a factor and even ones only check; later ones were predicted
+        blind.
     model, weights
         A model of models.json, and the precision of its weights on the GPU.
     gpu, tp
@@ -42,6 +45,9 @@ class PublishedPoint:
         Hot experts per layer.
     running, prompt_tokens, output_tokens
         Clients of a closed loop, and their requests.
+    requests
+        Requests of the whole run, all of one length, whose last round may have fewer clients; None where the server is
+        seen in its stride.
     kind
         What was measured: ``decode_tokens_per_s`` of one client while it decodes, ``step_ms`` of a decode step,
         ``tpot_ms``, or ``output_tokens_per_s`` of all clients.
@@ -58,6 +64,7 @@ class PublishedPoint:
     adjustment: CpuAdjustment
     hot: int
     running: int
+    requests: int | None
     prompt_tokens: int
     output_tokens: int
     kind: str
@@ -68,7 +75,12 @@ class PublishedPoint:
     @property
     def tuned(self) -> bool:
         """Whether a factor may have been tuned on it."""
-        return self.number % 2 == 1
+        return not self.blind and self.number % 2 == 1
+
+    @property
+    def blind(self) -> bool:
+        """Whether it was predicted before anything in the model was looked at for it."""
+        return self.number > LAST_SEEN
 
 
 def published_points() -> tuple[PublishedPoint, ...]:
@@ -123,6 +135,7 @@ def _point(row: Mapping[str, str]) -> PublishedPoint:
         adjustment=CpuAdjustment(cores=number("cores"), memory_mts=number("memory_mts")),
         hot=int(row["hot"]),
         running=int(row["running"]),
+        requests=number("requests"),
         prompt_tokens=int(row["prompt"]),
         output_tokens=int(row["output"]),
         kind=row["kind"],

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placer.examples.published_point import (
+    LAST_SEEN,
     STRATEGIES,
     PublishedPoint,
     published_points,
@@ -22,6 +23,18 @@ _UNITS = {
     "tpot_ms": "ms per token",
     "step_ms": "ms per step",
 }
+PAIRS = (
+    (2, 3, "4 GPUs for 2"),
+    (3, 4, "8 GPUs for 4"),
+    (28, 29, "8 GPUs for 4"),
+    (13, 14, "2 GPUs for 1"),
+    (21, 22, "2 GPUs for 1, and 64 hot experts of 256 for 32"),
+    (23, 24, "2 GPUs for 1, and 32 hot experts of 256 for 16"),
+    (15, 16, "2 sockets for 1"),
+    (32, 33, "2 hot experts of 384 for none"),
+    (33, 34, "45 hot experts of 384 for 2, and another GPU"),
+)
+"""Points that differ by one change, by their numbers, and that change."""
 Strategies = Mapping[int, Mapping[str, float]]
 """Tokens per second by per cent of hot experts and strategy."""
 
@@ -66,7 +79,7 @@ def points_table(found: Sequence[Compared]) -> str:
             f"{point.tp} x {point.gpu}",
             cpu,
             point.hot if point.cpu else "all",
-            point.running,
+            point.running if point.requests is None else f"{point.running} of {point.requests}",
             f"{point.prompt_tokens} + {point.output_tokens}",
             f"{point.measured:g} {_UNITS[point.kind]}",
             f"{each.predicted:.0f}" if each.predicted >= 100 else f"{each.predicted:.3g}",
@@ -74,6 +87,32 @@ def points_table(found: Sequence[Compared]) -> str:
             f"{point.source}; {point.note}",
         )
         lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def pair_gains(found: Sequence[Compared]) -> dict[tuple[int, int], tuple[float, float]]:
+    """What the second point of each of `PAIRS` gains over the first, as a fraction: predicted, and measured."""
+    by_number = {each.point.number: each for each in found}
+    gained = {}
+    for first, second, _ in PAIRS:
+        slow, fast = by_number[first], by_number[second]
+        gained[first, second] = (
+            fast.predicted / slow.predicted - 1,
+            fast.point.measured / slow.point.measured - 1,
+        )
+    return gained
+
+
+def gains_table(found: Sequence[Compared]) -> str:
+    """`pair_gains` as Markdown."""
+    lines = ["| points | model | what changes | predicted / measured |", "|---" * 4 + "|"]
+    models = {each.point.number: each.point.model for each in found}
+    gained = pair_gains(found)
+    for first, second, change in PAIRS:
+        here, there = gained[first, second]
+        lines.append(
+            f"| {first} to {second} | {models[first]} | {change} | {100 * here:+.1f} / {100 * there:+.1f} |"
+        )
     return "\n".join(lines)
 
 
@@ -114,8 +153,9 @@ def document() -> str:
     measured = published_strategies()
     found = predicted_strategies(tuple(measured))
     points = compared_points(published_points())
+    blind = [each for each in points if each.point.blind]
     odd = [each for each in points if each.point.tuned]
-    even = [each for each in points if not each.point.tuned]
+    even = [each for each in points if not each.point.tuned and not each.point.blind]
     return "\n".join(
         (
             "## Strategies",
@@ -128,9 +168,15 @@ def document() -> str:
             "## Points",
             "",
             f"Odd points, on which factors were tuned: off by {error(odd):.0%} on average. Even ones, which only "
-            f"check: {error(even):.0%}.",
+            f"check: {error(even):.0%}. Those from {LAST_SEEN + 1} on, which were predicted blind: {error(blind):.0%}.",
             "",
             points_table(points),
+            "",
+            "## Gains",
+            "",
+            "What one change brings, in per cent of tokens per second.",
+            "",
+            gains_table(points),
         )
     )
 

@@ -1,6 +1,7 @@
 """What placer predicts for public measured points, from datasheets and the published skew of routers alone."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -83,7 +84,19 @@ def _routing(name: str, layers: int, experts: int, top_k: int) -> TokenTrace:
 
 
 def predicted(point: PublishedPoint) -> float:
-    """What ``point`` measured, in its unit."""
+    """What ``point`` measured, in its unit.
+
+    Clients of equal requests that start together end together: a run is rounds of all of them, and one of the rest.
+    """
+    if point.requests is None:
+        return _in_stride(point)
+    rounds, rest = divmod(point.requests, point.running)
+    rates = [(rounds * point.running, point)] + [(rest, replace(point, running=rest))] * (rest > 0)
+    return point.requests / sum(count / _in_stride(each) for count, each in rates)
+
+
+def _in_stride(point: PublishedPoint) -> float:
+    """As `predicted`, of a server on which all clients of ``point`` run all the time."""
     model = published_model(point.model, point.weights)
     trace = routing(model)
     workload = Workload(point.prompt_tokens, point.output_tokens, point.running)

@@ -19,8 +19,15 @@ TRANSFER_CALL_US = 30.0
 """Two host copies and two host callbacks of one hybrid layer, without their bytes (assumed)."""
 NVLINK_SUM_US = 5.0
 """Latency of one sum over GPUs on NVLink: 4 to 6 µs on 2 to 8 H100 (sglang pull request 2904)."""
-PCIE_SUM_US = 20.0
-"""Over PCIe, by NCCL inside a CUDA graph: 19 to 22 µs on four GPUs (haohervchb/sglang-V100 pull request 2)."""
+PCIE_SUM_US = 2.0
+PCIE_SUM_STEP_US = 3.0
+"""Latency of one sum over PCIe, by NCCL: of the call, and of each of the 2·(n - 1) steps of a ring over n GPUs.
+
+Through what was timed: 19 to 22 µs on four GPUs, in a CUDA graph (haohervchb/sglang-V100 pull request 2), 42 on eight
+RTX 4090 (nccl issue 1530) and 45 on eight RTX 6000D (sglang pull request 32479).
+"""
+PCIE_RING_GPUS = 8
+"""GPUs beyond which NCCL sums in trees: sixteen take 36 µs (b12x pull request 139), no more than eight."""
 EFFICIENCY = {
     "share of peak bandwidth": BANDWIDTH_EFFICIENCY,
     "share of peak arithmetic": COMPUTE_EFFICIENCY,
@@ -80,7 +87,13 @@ def all_reduce_us(count_bytes: int, gpu: GpuDatasheet, gpus: int) -> float:
 
 
 def sums_us(gpu: GpuDatasheet | None, tp: int) -> float:
-    """Latency of the two sums over ``tp`` GPUs of one layer; a GPU without a sheet is taken to have PCIe alone."""
+    """Latency of the two sums over ``tp`` GPUs of one layer; a GPU without a sheet is taken to have PCIe alone.
+
+    NVLink's switches make it the same for any number of GPUs, over PCIe it grows with each.
+    """
     if tp == 1:
         return 0.0
-    return 2 * (NVLINK_SUM_US if gpu is not None and gpu.nvlink_bytes_per_s else PCIE_SUM_US)
+    if gpu is not None and gpu.nvlink_bytes_per_s:
+        return 2 * NVLINK_SUM_US
+    steps = 2 * (min(tp, PCIE_RING_GPUS) - 1)
+    return 2 * (PCIE_SUM_US + PCIE_SUM_STEP_US * steps)

@@ -28,9 +28,9 @@ def test_where_gpus_are_missing_the_assumption_is_named(tmp_path: Path) -> None:
     plan = base_plan(tiny_model(tmp_path), 2)
     curve, assumed_us, notes = sums_over_gpus(plan, Device("cuda", "no GPU", wall_clock, 1, 1, ()))
     assert curve is None
-    # Two sums over PCIe, at 20 µs each; over NVLink they take a quarter.
-    assert assumed_us == 40.0
-    assert notes == ["sums over GPUs are not timed (0 of 2 GPUs are here): 40.0 µs per layer assumed"]
+    # Two sums over PCIe, at 2 + 2 · 3 µs each, and two over NVLink, at 5.
+    assert assumed_us == 16.0
+    assert notes == ["sums over GPUs are not timed (0 of 2 GPUs are here): 16.0 µs per layer assumed"]
     nvlink = sums_over_gpus(plan, Device("cuda", "NVIDIA H100 80GB HBM3", wall_clock, 1, 1, ()))
     assert nvlink[1] == 10.0
 

@@ -118,8 +118,8 @@ def test_measured_kernels_share_their_rows_and_keep_their_calls(tiny: ModelSpec,
     (regime,) = cost.hot.regimes
     # At tp 1 a call takes 5 µs, an expert 2 and a row 1.
     assert (regime.fixed_us, regime.expert_us, regime.tile_us) == (5.0, 1.0, 0.5)
-    # Two sums over PCIe, 20 µs each.
-    assert cost.rates.layer_call_us == made.gpu.rates.layer_call_us + 40.0
+    # Two sums over PCIe: 2 µs and two steps of 3 each.
+    assert cost.rates.layer_call_us == made.gpu.rates.layer_call_us + 16.0
     assert "measured at tp 1, the time of its rows divided by 2" in origin
     assert cost.hot.provenance is Provenance.EXTRAPOLATED
 

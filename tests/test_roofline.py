@@ -10,7 +10,7 @@ from tiny_model import tiny_model
 from placer.datasheet import gpu_datasheet
 from placer.profiler.base import step_base_us
 from placer.profiler.cost import Provenance
-from placer.profiler.roofline import roofline_hot, roofline_rates
+from placer.profiler.roofline import roofline_hot, roofline_rates, sums_us
 from placer.profiler.step_load import StepLoad
 
 
@@ -60,6 +60,16 @@ def test_sums_over_gpus_take_a_ring_of_the_faster_link(tmp_path: Path) -> None:
     assert roofline_rates(nvlink, model, 4).layer_token_us == pytest.approx(sent / (0.75 * 450e9) * 1e6)
     assert roofline_rates(pcie, model, 4).layer_token_us == pytest.approx(sent / (0.75 * 31.5e9) * 1e6)
     assert roofline_rates(nvlink, model, 1).layer_token_us == 0.0
+
+
+def test_a_sum_over_pcie_takes_longer_the_more_gpus_it_is_over() -> None:
+    nvlink, pcie = gpu_datasheet("h100-sxm"), gpu_datasheet("rtx-4090")
+    # Two sums per layer, each of 2 µs and 3 for each of 2 · (n - 1) steps: timed at 19 to 22 on four GPUs, 42 to 45
+    # on eight and 36 on sixteen.
+    assert [sums_us(pcie, gpus) / 2 for gpus in (2, 4, 8, 16)] == [8.0, 20.0, 44.0, 44.0]
+    assert sums_us(None, 8) == sums_us(pcie, 8)
+    assert [sums_us(nvlink, gpus) for gpus in (2, 8)] == [10.0, 10.0]
+    assert [sums_us(gpu, 1) for gpu in (nvlink, pcie)] == [0.0, 0.0]
 
 
 def test_the_base_of_a_step_pays_its_sums_over_gpus_by_token(tmp_path: Path) -> None:
