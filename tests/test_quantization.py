@@ -242,9 +242,9 @@ def test_patterns_that_may_never_end_are_refused(entry: str) -> None:
 
 def test_many_patterns_stay_quick() -> None:
     names = [f"model.layers.{layer}.mlp.gate" for layer in range(20_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     patterns = module_patterns([*names, *["re:" + ".*a" * 16 + "b$"] * 100])
     assert not any(patterns.match("a" * 200) for _ in range(20))
-    assert time.perf_counter() - started < 5.0
+    assert time.process_time() - started < 5.0
     with pytest.raises(BadInputError, match="wildcards"):
         module_patterns(["*a"] * 1000)
