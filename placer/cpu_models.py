@@ -75,7 +75,10 @@ _ARK_BASE = "Intel ARK as exported 2023-07 (felixsteinke/cpu-spec-dataset); no a
 _AWS = "cores and cache as instances report them (48 cores, 105 MB); clocks and memory from memory"
 _EMR = "launch reports (techopse.com, technosports.co.in: cores, base, cache, DDR5-5600); all-core turbo from memory"
 _GNR = "Hardwareluxx, Xeon 6972P review (its 6900P table); MRDIMM-8800: --memory-mts 8800"
-_GNR_SP = "launch report (infogioco.it: cores, base, cache; cnews.cz: eight channels of DDR5-6400); no all-core turbo"
+_GNR_SP = (
+    "launch reports (infogioco.it: cores, base, cache; cnews.cz: eight channels of DDR5-6400; heise.de/-10395118: "
+    "all-core turbo)"
+)
 _GENOA = "AMD's specification export 2023-07 (felixsteinke/cpu-spec-dataset), all-core boost of that table"
 _TURIN = (
     "quattor template library (cores, base); cache and memory of launch reports (tomshardware.com, "
@@ -103,7 +106,7 @@ CPU_MODELS = (
     CpuModel("xeon-6979p", 120, 2.1, 3.2, 504, 12, 6400, _AMX, _GNR),
     CpuModel("xeon-6972p", 96, 2.4, 3.5, 480, 12, 6400, _AMX, _GNR),
     CpuModel("xeon-6960p", 72, 2.7, 3.8, 432, 12, 6400, _AMX, _GNR),
-    CpuModel("xeon-6776p", 64, 2.3, None, 336, 8, 6400, _AMX, _GNR_SP),
+    CpuModel("xeon-6776p", 64, 2.3, 3.6, 336, 8, 6400, _AMX, _GNR_SP),
     # Genoa and Bergamo.
     CpuModel("epyc-9654", 96, 2.4, 3.55, 384, 12, 4800, _ZEN4, _GENOA),
     CpuModel("epyc-9554", 64, 3.1, 3.75, 256, 12, 4800, _ZEN4, _GENOA),

@@ -1,7 +1,7 @@
 """The settings at which a way of running a model serves a workload best, and what clients see there."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from placer.band import figure_bands
 from placer.demand import MemoryDemand
@@ -12,13 +12,9 @@ from placer.modes.step_times import ModeTimes
 from placer.prediction import level_server
 from placer.profiler.factor import UNCALIBRATED, Factors
 from placer.profiler.uncertainty import Uncertainty
+from placer.remedy import largest
 from placer.serving import ServingFigures, serving_figures
 from placer.workload import Workload
-
-_PLAYED = 12
-"""Settings that are played at most when targets are missed."""
-_SLACK = 1.1
-"""Mean steps may be this much longer than a target and still be played: fewer requests may run at a time."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +38,57 @@ def search(
     """The fastest of ``demands`` (not empty) by mean time per output token whose p95 latencies keep the targets.
 
     ``times_of`` gives the times of a server that holds so many experts per layer. When none keeps them, the one
-    that misses by the smallest factor.
+    that misses by the smallest factor. With more running requests TPOT grows and TTFT, the wait for a place
+    included, shrinks: of every size of chunks the most that TPOT allows are found by bisection.
     """
     timed: list[tuple[float, int, Candidate]] = []
     for demand in demands:
         times = times_of(demand.hot_per_layer)
         token_us = times.output_token_us(demand.settings)
         timed.append((token_us, len(timed), Candidate(demand, times)))
-    ordered = [candidate for _, _, candidate in sorted(timed, key=lambda entry: entry[:2])]
-    possible = [candidate for candidate in ordered if _least_excess(candidate, request.workload) <= _SLACK]
-    least = min(ordered, key=lambda candidate: _least_excess(candidate, request.workload))
-    # Where a bare step or prompt takes too long everywhere: the fastest, and the one whose step and prompt miss least.
-    # That one is also tried where many faster ones miss: it keeps what can be kept.
-    tried = (possible or ordered[:1])[: _PLAYED - 1]
-    found: list[tuple[float, int, Candidate, ServingFigures]] = []
-    for candidate in tried if least in tried else [*tried, least]:
-        figures = play(candidate.times, candidate.settings, request)
-        excess = target_excess(figures, request.workload)
-        if excess <= 1.0:
-            return candidate, figures
-        found.append((excess, len(found), candidate, figures))
-    _, _, candidate, figures = min(found, key=lambda entry: entry[:2])
-    return candidate, figures
+    found = _Played([candidate for _, _, candidate in sorted(timed, key=lambda entry: entry[:2])], request)
+    if not found.keeps(0):
+        found.play_most_of_every_chunk()
+    kept = [index for index in sorted(found.figures) if found.keeps(index)]
+    best = kept[0] if kept else min(found.figures, key=lambda index: (found.excess(index), index))
+    return found.ordered[best], found.figures[best]
+
+
+@dataclass
+class _Played:
+    """Figures of those of ``ordered``, the fastest first, that were played, by their place."""
+
+    ordered: Sequence[Candidate]
+    request: CompareRequest
+    figures: dict[int, ServingFigures] = field(default_factory=dict)
+
+    def keeps(self, index: int) -> bool:
+        return self.excess(index) <= 1.0
+
+    def excess(self, index: int) -> float:
+        return target_excess(self._figures(index), self.request.workload)
+
+    def play_most_of_every_chunk(self) -> None:
+        """Of every size of chunks the most running requests of which TPOT is not what misses, and the next more."""
+        by_chunk: dict[int, list[int]] = {}
+        for index, candidate in enumerate(self.ordered):
+            by_chunk.setdefault(candidate.settings.chunk_tokens, []).append(index)
+        for places in by_chunk.values():
+            places.sort(key=lambda index: self.ordered[index].settings.max_running_requests)
+            self._bisect(places)
+
+    def _bisect(self, places: Sequence[int]) -> None:
+        largest(0, len(places) - 1, lambda place: self._tpot_allows(places[place]))
+
+    def _tpot_allows(self, index: int) -> bool:
+        tpot, ttft = target_excesses(self._figures(index), self.request.workload)
+        return tpot <= max(1.0, ttft)
+
+    def _figures(self, index: int) -> ServingFigures:
+        if index not in self.figures:
+            candidate = self.ordered[index]
+            self.figures[index] = play(candidate.times, candidate.settings, self.request)
+        return self.figures[index]
 
 
 def play(
@@ -89,16 +114,11 @@ def banded(
 
 def target_excess(figures: ServingFigures, workload: Workload) -> float:
     """The largest p95 latency over its target; 0 without targets."""
+    return max(target_excesses(figures, workload))
+
+
+def target_excesses(figures: ServingFigures, workload: Workload) -> tuple[float, float]:
+    """p95 of TPOT and of TTFT over their targets, each 0 without one."""
     pairs = ((workload.slo_tpot_ms, figures.tpot_ms.p95), (workload.slo_ttft_ms, figures.ttft_ms.p95))
-    return max((reached / target for target, reached in pairs if target is not None), default=0.0)
-
-
-def _least_excess(candidate: Candidate, workload: Workload) -> float:
-    """As `target_excess`, of a request that never waits for others' prompts or for a place."""
-    settings, times = candidate.settings, candidate.times
-    # Of an open loop's requests fewer may run at a time.
-    running = 1 if workload.is_open_loop else settings.max_running_requests
-    tpot_ms = times.decode_step_us(settings, running) / 1e3
-    ttft_ms = times.prefill_us(settings) / 1e3
-    pairs = ((workload.slo_tpot_ms, tpot_ms), (workload.slo_ttft_ms, ttft_ms))
-    return max((reached / target for target, reached in pairs if target is not None), default=0.0)
+    tpot, ttft = (0.0 if target is None else reached / target for target, reached in pairs)
+    return tpot, ttft
