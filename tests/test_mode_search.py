@@ -1,5 +1,7 @@
 """The settings of a way of running a model: the best of all that fit, found without playing them all."""
 
+from dataclasses import replace
+
 import pytest
 from profiles import profile
 from tiny_model import tiny_model
@@ -9,6 +11,7 @@ from placer.kernels.expert_shape import ExpertShape
 from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import GpuLayers
 from placer.modes.hardware import ComparedHardware, profiled_hardware
+from placer.modes.hot_cold import solve_compared
 from placer.modes.memory import ModeMemory
 from placer.modes.mode import Mode, Way
 from placer.modes.request import CompareRequest
@@ -17,7 +20,8 @@ from placer.modes.step_times import ModeTimes
 from placer.modes.steps import ComparedSteps
 from placer.parallelism import Parallelism
 from placer.serving import ServingFigures
-from placer.untraced import uniform_trace
+from placer.solve_request import SolveRequest
+from placer.untraced import solve_untraced, uniform_trace
 from placer.workload import Workload
 
 GIB = 2**30
@@ -106,3 +110,18 @@ def test_without_targets_one_server_is_played(model: ModelSpec, hardware: Compar
     settings, figures = Server(model, hardware).found()
     assert settings.max_running_requests == 48
     assert figures.output_tokens_per_s > 0
+
+
+@pytest.mark.parametrize("running", [2, 6, 24])
+def test_hot_experts_beside_cold_ones_serve_as_many_as_the_target_allows(
+    model: ModelSpec, hardware: ComparedHardware, running: int
+) -> None:
+    workload, cost = Workload(256, 64, 48), hardware.profile.cost_model()
+    asked = SolveRequest(
+        workload=workload, budget_bytes=8 * GIB, tp=1, max_running=running, device_bytes=8 * GIB
+    )
+    served = solve_untraced(model, cost, asked).prediction
+    target = replace(workload, slo_tpot_ms=1.001 * served.tpot_ms_p95)
+    found = solve_compared(model, None, cost, CompareRequest(target, (1,), 8 * GIB, 8 * GIB), 1)
+    assert found.level.settings.max_running_requests == running
+    assert found.prediction.tpot_ms_p95 <= 1.001 * served.tpot_ms_p95

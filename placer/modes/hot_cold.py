@@ -1,13 +1,16 @@
 """Hot/cold serving at one number of GPUs: what a solve gives under the traffic of a comparison."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from placer.host import HostRoom
+from placer.level import running_grid
 from placer.model.spec import ModelSpec
 from placer.modes.request import CompareRequest
-from placer.modes.search import target_excess
+from placer.modes.search import target_excesses, tpot_allows
 from placer.profiler.cost import CostModel
 from placer.profiler.trace.trace import Trace
+from placer.remedy import largest
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solving import solve
@@ -29,8 +32,7 @@ def solve_compared(
 ) -> Solved:
     """The best placement over ``tp`` GPUs; where it misses the targets, one of fewer running requests that keeps them.
 
-    Fewer are tried in quarters, and not at all where a step of a single request takes longer than is asked. When none
-    keeps them, the one that misses by the smallest factor.
+    When none keeps them, the one that misses by the smallest factor.
 
     Raises
     ------
@@ -52,24 +54,42 @@ def solve_compared(
         behaviour=request.behaviour,
         host=host,
     )
-    found = [_solved(model, trace, cost, asked)]
-    running = found[0].level.settings.max_running_requests
-    if _excess(found[0], request) > 1.0 and running > 1:
-        found.append(_solved(model, trace, cost, replace(asked, max_running=1)))
-        target = request.workload.slo_tpot_ms
-        within = target is None or found[1].prediction.decode_step_ms <= target
-        while within and (running := running // 4) > 1:
-            found.append(_solved(model, trace, cost, replace(asked, max_running=running)))
-    # Found in order of throughput, but for the single request.
-    ordered = sorted(found, key=lambda solved: -solved.prediction.output_tokens_per_s)
-    kept = (solved for solved in ordered if _excess(solved, request) <= 1.0)
-    return next(kept, min(ordered, key=lambda solved: _excess(solved, request)))
+    found: dict[int, Solved] = {}
+
+    def excesses(running: int) -> tuple[float, float]:
+        if running not in found:
+            found[running] = _solved(model, trace, cost, replace(asked, max_running=running))
+        return _excesses(found[running], request)
+
+    fastest = _solved(model, trace, cost, asked)
+    most = fastest.level.settings.max_running_requests
+    found[most] = fastest
+    if max(excesses(most)) > 1.0:
+        _try_fewer(running_grid(most), excesses)
+    # Found in order of throughput, but for what bisection leaves out.
+    ordered = sorted(found.values(), key=lambda solved: -solved.prediction.output_tokens_per_s)
+    kept = (solved for solved in ordered if max(_excesses(solved, request)) <= 1.0)
+    return next(kept, min(ordered, key=lambda solved: max(_excesses(solved, request))))
 
 
-def _excess(solved: Solved, request: CompareRequest) -> float:
+def _try_fewer(grid: Sequence[int], excesses: Callable[[int], tuple[float, float]]) -> None:
+    """Ask for the excesses of TPOT and TTFT over their targets where they may be least.
+
+    Where TPOT is what misses: the most running requests at which it is not, by bisection. Where TTFT is: every fourth
+    size, as room that fewer requests leave holds more hot experts, which shorten prompts too.
+    """
+    tpot, ttft = excesses(grid[-1])
+    if not tpot_allows(tpot, ttft):
+        largest(0, len(grid) - 2, lambda place: tpot_allows(*excesses(grid[place])))
+        return
+    for running in grid[-5::-4]:
+        excesses(running)
+
+
+def _excesses(solved: Solved, request: CompareRequest) -> tuple[float, float]:
     if solved.prediction.serving is None:
         raise ValueError("a solved placement is simulated")
-    return target_excess(solved.prediction.serving, request.workload)
+    return target_excesses(solved.prediction.serving, request.workload)
 
 
 def _solved(model: ModelSpec, trace: Trace | None, cost: CostModel, request: SolveRequest) -> Solved:

@@ -81,8 +81,7 @@ class _Played:
         largest(0, len(places) - 1, lambda place: self._tpot_allows(places[place]))
 
     def _tpot_allows(self, index: int) -> bool:
-        tpot, ttft = target_excesses(self._figures(index), self.request.workload)
-        return tpot <= max(1.0, ttft)
+        return tpot_allows(*target_excesses(self._figures(index), self.request.workload))
 
     def _figures(self, index: int) -> ServingFigures:
         if index not in self.figures:
@@ -122,3 +121,8 @@ def target_excesses(figures: ServingFigures, workload: Workload) -> tuple[float,
     pairs = ((workload.slo_tpot_ms, figures.tpot_ms.p95), (workload.slo_ttft_ms, figures.ttft_ms.p95))
     tpot, ttft = (0.0 if target is None else reached / target for target, reached in pairs)
     return tpot, ttft
+
+
+def tpot_allows(tpot: float, ttft: float) -> bool:
+    """Whether TPOT, so many times its target, is kept or misses less than TTFT does: more requests may run then."""
+    return tpot <= max(1.0, ttft)
