@@ -96,6 +96,12 @@ def test_it_draws_every_figure_without_a_word_of_complaint(opened: Any) -> None:
     assert opened.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
+def test_no_table_is_cut_off_on_a_desktop(opened: Any) -> None:
+    wide = "[...document.querySelectorAll('.wide')].filter(each => each.scrollWidth > each.clientWidth)"
+    assert opened.execute_script(f"return {wide}.map(each => each.firstElementChild.id)") == []
+    assert opened.execute_script("return document.querySelectorAll('.wide').length") >= 5
+
+
 def test_pointing_at_an_expert_shows_its_place_and_value(opened: Any) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.support.ui import WebDriverWait
