@@ -11,17 +11,19 @@ from profiles import SHAPE, profile
 from reported import DOMAINS, NAME, ReportedJob
 from tiny_model import tiny_model
 
+from placer.baselines import BASELINES
 from placer.errors import BadInputError
 from placer.exports.runtimes import RUNTIMES, export_placement
 from placer.placement import write_placement
 from placer.reports.absent import Absent
 from placer.reports.baseline import placement_rows
+from placer.reports.colour import is_dashed, part_colour, placement_colour
 from placer.reports.cost_scatter import cost_scatters
 from placer.reports.domain import domain_tables
 from placer.reports.frontier import Frontier, frontier
 from placer.reports.heat_map import heat_map
 from placer.reports.launch import launches
-from placer.reports.layer_time import LayerTimes, layer_times
+from placer.reports.layer_time import ALL_COLD, ALL_HOT, COLD, LayerTimes, layer_times
 from placer.reports.ledger import hbm_ledger, host_ledger
 from placer.reports.moving import MovingSets, moving_sets
 from placer.reports.origin import origins
@@ -145,6 +147,15 @@ def test_layers_are_split_where_the_placement_says_and_whole_otherwise() -> None
         "attention for the KV that it reads": 0.5,
     }
     assert isinstance(layer_times(placement({3: [0]}, layers=[3, 5], experts=2)), Absent)
+
+
+def test_lines_look_unlike_the_bars_that_they_cross_and_unlike_each_other() -> None:
+    lines = [
+        (placement_colour(name), is_dashed(name)) for name in (*BASELINES, COLD, ALL_HOT, ALL_COLD, "another")
+    ]
+    bars = {part_colour(name) for name in ("hot", "waiting for cold", "transfer", "MoE layer")}
+    assert len(set(lines)) == len(lines)
+    assert not bars & {colour for colour, _ in lines}
 
 
 def test_a_baseline_is_slower_by_its_tokens_per_second() -> None:

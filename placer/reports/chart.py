@@ -7,7 +7,15 @@ from markupsafe import escape
 
 from placer.errors import MissingComponentError
 from placer.reports.absent import Absent
-from placer.reports.colour import COLD, HOT, USE_COLOURS, line_colours, part_colour, placement_colour
+from placer.reports.colour import (
+    COLD,
+    HOT,
+    USE_COLOURS,
+    is_dashed,
+    line_colours,
+    part_colour,
+    placement_colour,
+)
 from placer.reports.cost_scatter import USES, CostScatter
 from placer.reports.frontier import Frontier
 from placer.reports.heat_map import HeatMap
@@ -212,7 +220,12 @@ def _layers(times: LayerTimes) -> "go.Figure":
             x=layers,
             y=whole,
             mode="lines",
-            line={"width": 1.5, "shape": "hvh", "color": placement_colour(name)},
+            line={
+                "width": 1.5,
+                "shape": "hvh",
+                "color": placement_colour(name),
+                "dash": "dash" if is_dashed(name) else "solid",
+            },
             name=str(escape(name)),
             visible=True if name in DRAWN_BESIDE else "legendonly",
             hovertemplate="layer %{x}, %{fullData.name}<br>%{y:.4g} ms<extra></extra>",

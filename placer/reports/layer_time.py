@@ -10,7 +10,8 @@ from placer.placement import PlacementDocument
 from placer.reports.absent import Absent
 
 COLD = "cold, beside the hot"
-DRAWN_BESIDE = (COLD, "frequency", "all experts hot")
+ALL_HOT, ALL_COLD = "all experts hot", "all experts cold"
+DRAWN_BESIDE = (COLD, "frequency", ALL_HOT)
 """Of the placements to compare with, those whose lines are shown from the start."""
 
 
@@ -48,8 +49,8 @@ def layer_times(document: PlacementDocument) -> LayerTimes | Absent:
     }
     if document.whole_layers is not None:
         beside |= {
-            "all experts hot": np.array(document.whole_layers.all_hot_ms),
-            "all experts cold": np.array(document.whole_layers.all_cold_ms),
+            ALL_HOT: np.array(document.whole_layers.all_hot_ms),
+            ALL_COLD: np.array(document.whole_layers.all_cold_ms),
         }
     layers, split = document.model.layers, document.predicted.time_split
     if split is None:

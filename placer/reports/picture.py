@@ -10,7 +10,15 @@ import numpy as np
 from placer.errors import MissingComponentError
 from placer.output import output_folder, write_whole
 from placer.reports.absent import Absent
-from placer.reports.colour import COLD, HOT, USE_COLOURS, line_colours, part_colour, placement_colour
+from placer.reports.colour import (
+    COLD,
+    HOT,
+    USE_COLOURS,
+    is_dashed,
+    line_colours,
+    part_colour,
+    placement_colour,
+)
 from placer.reports.cost_scatter import USES, CostScatter
 from placer.reports.frontier import Frontier
 from placer.reports.heat_map import HeatMap
@@ -149,7 +157,13 @@ def _layers(times: LayerTimes, axes: "Axes") -> None:
     for name in DRAWN_BESIDE:
         if name in times.beside:
             axes.step(
-                at, times.beside[name], where="mid", linewidth=0.9, label=name, color=placement_colour(name)
+                at,
+                times.beside[name],
+                where="mid",
+                linewidth=0.9,
+                linestyle="--" if is_dashed(name) else "-",
+                label=name,
+                color=placement_colour(name),
             )
     shown = np.unique(np.linspace(0, len(at) - 1, min(len(at), 16)).round().astype(int))
     axes.set_xticks(shown, [str(times.layers[each]) for each in shown])
