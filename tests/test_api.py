@@ -31,22 +31,28 @@ ONLY_COMMANDS = {
 }
 """Options that no function takes, and what there is in their place."""
 ONLY_FUNCTIONS = {"trace": {"source"}, "trace_record": {"api_key"}}
+SAID_IN_THE_HELP = {("verify", "layer_steps"), ("verify", "max_seconds")}
+"""Options whose default is stated in their help, because with --kt-log they may not be given."""
 
 
-def parameters(name: str) -> set[str]:
-    return set(inspect.signature(getattr(placer, name)).parameters)
+def parameters(name: str) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(getattr(placer, name)).parameters)
 
 
-def options(command: str) -> set[str]:
-    """Options and arguments of ``command``, as Python names."""
+def options(command: str) -> dict[str, Any]:
+    """Options and arguments of ``command``, by Python name."""
     found: Any = typer.main.get_command(app)
     for word in command.split():
         found = found.commands[word]
-    names = set()
-    for each in found.params:
-        longest = max(each.opts, key=len)
-        names.add(longest.lstrip("-").replace("-", "_"))
-    return names - {"json", "help", "quiet", "verbose"}
+    named = {max(each.opts, key=len).lstrip("-").replace("-", "_"): each for each in found.params}
+    return {name: each for name, each in named.items() if name not in ("json", "help", "quiet", "verbose")}
+
+
+def nothing_as_none(default: Any) -> Any:
+    """A default as one spelling: on the command line nothing is "", and None "auto" or "none"; lists have commas."""
+    if isinstance(default, tuple | list):
+        default = ",".join(map(str, default))
+    return None if default in ("", "auto", "none") else default
 
 
 def command_of(function: str) -> str:
@@ -62,13 +68,29 @@ def test_a_function_takes_what_its_command_takes_and_says_what_it_does(name: str
     assert callable(function)
     assert function.__module__ == f"placer.api.{name}"
     assert function.__doc__
-    assert parameters(name) - {"progress"} - ONLY_FUNCTIONS.get(name, set()) <= options(command_of(name))
+    assert (
+        parameters(name).keys() - {"progress"} - ONLY_FUNCTIONS.get(name, set())
+        <= options(command_of(name)).keys()
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_does_by_default_what_its_command_does(name: str) -> None:
+    """But that it writes nothing it is not asked to, and asks for what the command names when it is missing."""
+    command = options(command_of(name))
+    for parameter, given in parameters(name).items():
+        if parameter in command.keys() - {"output"} and given.default is not inspect.Parameter.empty:
+            option = command[parameter]
+            if (name, parameter) in SAID_IN_THE_HELP:
+                assert f"default: {given.default:g})" in option.help
+            else:
+                assert nothing_as_none(given.default) == nothing_as_none(option.default), parameter
 
 
 @pytest.mark.parametrize("command", sorted({command_of(name) for name in FUNCTIONS}))
 def test_no_option_of_a_command_is_missing(command: str) -> None:
     taken = set().union(*(parameters(name) for name in FUNCTIONS if command_of(name) == command))
-    assert options(command) - set(ONLY_COMMANDS.get(command, ())) <= taken
+    assert options(command).keys() - set(ONLY_COMMANDS.get(command, ())) <= taken
 
 
 def test_importing_placer_loads_none_of_it() -> None:
@@ -135,6 +157,19 @@ def test_a_name_that_is_none_is_refused() -> None:
             "shares of --mix sum to 2",
         ),
         (lambda: placer.export_check("placement.json"), "nothing to check"),
+        (lambda: placer.explain("a\0b", layer=1), "placement holds a NUL character"),
+        (lambda: placer.bench(["a\0b"]), "instances holds a NUL character"),
+        (lambda: placer.trace_synth("olmoe", output="\0"), "--output holds a NUL character"),
+        (
+            lambda: placer.trace_synth("olmoe", requests=10**30),
+            "a trace of 1000000000000000000000000000000 requests",
+        ),
+        (
+            lambda: placer.trace_synth(
+                "olmoe", requests=40_000, prompt_tokens=0, output_tokens=1, domains=40_000
+            ),
+            "40000 domains",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_what_to_do(call: Callable[[], object], what: str) -> None:

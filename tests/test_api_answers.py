@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from benchmark_results import sglang_result, written
+from fake_server import FakeServer, serving
 from kt_export import CONFIG, plan
 from kt_log import line
 from kt_server_logs import server_log
+from placements import placement
+from profiles import profile
+from small_traces import token_trace
+from tiny_model import tiny_model
 
 import placer
 from placer.placement import write_placement
+from placer.profiler.profile import write_profile
+from placer.profiler.timing.machine import this_machine
+from placer.profiler.trace.file import write_trace
+from placer.solvers.bench.family import Size
+from placer.solvers.bench.growth import growth
 
 if TYPE_CHECKING:
     from reported import ReportedJob
@@ -67,6 +77,13 @@ def test_export_writes_what_the_command_writes(run: Run, tmp_path: Path) -> None
     assert {path.name for path in here.iterdir()} == {path.name for path in there.iterdir()}
     for path in here.iterdir():
         assert path.read_bytes().replace(bytes(here), bytes(there)) == (there / path.name).read_bytes()
+
+
+def test_what_the_system_refuses_is_an_error_of_ours(tmp_path: Path) -> None:
+    write_placement(plan(), tmp_path / "placement.json")
+    with pytest.raises(placer.BadInputError, match="File name too long") as caught:
+        placer.export(tmp_path / "placement.json", output=tmp_path / "out", model_path="x" * 300)
+    assert caught.value.hint == "choose another path"
 
 
 def test_export_check(run: Run, tmp_path: Path) -> None:
@@ -258,3 +275,105 @@ def test_trace_compare(run: Run, job_reported: "ReportedJob", tmp_path: Path) ->
 def test_numbers_of_numpy_are_numbers() -> None:
     found = placer.inspect(EXAMPLE, tp=np.int64(2), plan=np.int32(40), hbm_budget=2**35)
     assert plain(found.document()) == placer.inspect(EXAMPLE, tp=2, plan=40, hbm_budget=2**35).document()
+
+
+def test_verify(run: Run, tmp_path: Path) -> None:
+    """torch's kernel runs on this machine, against a profile that is made up and said to be of it."""
+    model = tiny_model(tmp_path)
+    made = profile(cpu=this_machine().cpu)
+    ids = np.argsort(np.random.default_rng(0).random((400, 4, 8)), axis=2)[:, :, :2]
+    hot = {layer: [0, 1, 2, 3] for layer in range(4)}
+    plan_of_tiny = placement(hot, layers=range(4), experts=8, cpu_method="torch")
+    trace = token_trace(ids, experts=8, request=np.repeat(np.arange(20), 20).tolist())
+    write_profile(made, tmp_path / "profile.json")
+    write_trace(trace, tmp_path / "trace.safetensors")
+    write_placement(plan_of_tiny, tmp_path / "placement.json")
+    asked = ("--layer-steps", 8, "--running", 4, "--prefill", "none", "--max-seconds", 5)
+    printed = answered(
+        run,
+        *("verify", tmp_path / "placement.json", "--model", tmp_path, *asked),
+        *("--trace", tmp_path / "trace.safetensors", "--profile", tmp_path / "profile.json"),
+    )
+    found = placer.verify(
+        plan_of_tiny,
+        model=model,
+        trace=trace,
+        profile=made,
+        layer_steps=8,
+        running=[4],
+        prefill=[],
+        max_seconds=5,
+    )
+    document = plain(found.document())
+    assert document["predicted_us"] == printed["predicted_us"]
+    for field in ("steps", "layers", "layer_steps", "hot_side"):
+        assert document[field] == printed[field]
+    assert set(document) == set(printed)
+    (here,), (there,) = document["by_step"], printed["by_step"]
+    assert (here["kind"], here["tokens"]) == (there["kind"], there["tokens"]) == ("decode", 4)
+
+
+def test_trace_record_writes_what_the_command_writes(run: Run, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt_token_ids": [1, 2]}\n{"prompt_token_ids": [5, 3]}\n')
+    tiny_model(tmp_path)
+    given = {"model": tmp_path, "output_tokens": 3}
+    with serving(FakeServer("vLLM")) as server:
+        made = placer.trace_record(
+            [f"code={prompts}"], server=server.url, output=tmp_path / "here.safetensors", **given
+        )
+        asked = (
+            "--text",
+            f"code={prompts}",
+            "--server",
+            server.url,
+            "--model",
+            tmp_path,
+            "--output-tokens",
+            3,
+        )
+        assert run("trace", "record", *asked, "-o", tmp_path / "there.safetensors")[0] == 0
+    here, there = (placer.trace(tmp_path / f"{name}.safetensors") for name in ("here", "there"))
+    # Two prompts of two tokens and three answered ones; the last has no routing yet.
+    assert here.tokens == there.tokens == made.trace().tokens == 2 * 4
+    assert (here.topk_ids == there.topk_ids).all()
+    assert placer.trace_info(here).document() == placer.trace_info(there).document()
+
+
+def test_trace_bench(run: Run) -> None:
+    printed = answered(run, "trace", "bench", "--ids", 200_000)
+    found = plain(placer.trace_bench(ids=200_000).document())
+    (here,), (there,) = found["rows"], printed["rows"]
+    # 24 layers of top-4.
+    assert here["tokens"] == there["tokens"] == 200_000 // 96
+    assert here["ids"] == there["ids"]
+    assert set(here) == set(there)
+
+
+def test_hardware(run: Run, job_reported: "ReportedJob") -> None:
+    path = job_reported.folder / "profile.json"
+    printed = answered(run, "hardware", "--profile", path)
+    found = plain(placer.hardware(profile=job_reported.profile).document())
+    # Bandwidth and arithmetic are measured, and memory is free, anew each time.
+    measured = ("memory_bandwidth_bytes_per_s", "dense_flops", "quiet_warning", "cpu")
+    assert {name: value for name, value in found.items() if name not in measured} == {
+        name: value for name, value in printed.items() if name not in measured
+    }
+    for name in measured[:2]:
+        assert found[name].keys() == printed[name].keys()
+    assert found["cpu"]["cpu"] == printed["cpu"]["cpu"] == this_machine().cpu
+
+
+def test_bench_growth(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two small sizes in the place of the sweep, which takes minutes."""
+    sizes = (Size(4, 16, 8), Size(8, 16, 8))
+    monkeypatch.setitem(growth.__kwdefaults__, "sizes", sizes)
+    (there,) = answered(run, "bench", "--growth", "--family", "balanced", "--gap", 0.05)["growth"]
+    (here,) = plain(placer.bench_growth(family=["balanced"], gap=0.05).document())["growth"]
+    assert [(each["layers"], each["experts"], each["steps"]) for each in here["points"]] == [
+        (4, 16, 8),
+        (8, 16, 8),
+    ]
+    for point, printed in zip(here["points"], there["points"], strict=True):
+        assert {**point, "seconds": 0, "cpu_seconds": 0} == {**printed, "seconds": 0, "cpu_seconds": 0}
+    assert {**here, "points": []} == {**there, "points": []}

@@ -5,16 +5,19 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
+from small_traces import token_trace
 
 from placer.errors import BadInputError
 from placer.model.headers import MAX_HEADER_BYTES, read_header, read_headers
 from placer.model.module import StoredTensor
 from placer.model.spec import ModelSpec, read_model
+from placer.profiler.trace.file import write_trace
 
 Tensors = dict[str, torch.Tensor]
 
@@ -502,3 +505,14 @@ def test_an_unknown_quantization_outside_config_json_is_refused(tmp_path: Path) 
     (folder / "hf_quant_config.json").write_text("{}")
     with pytest.raises(BadInputError, match="quant_algo"):
         read_model(folder)
+
+
+def test_a_trace_beside_a_checkpoint_is_none_of_its_files(tmp_path: Path) -> None:
+    """`placer trace record` and `trace import` write one where they are called, if nothing else is asked for."""
+    (tmp_path / "config.json").write_text(json.dumps(TINY_QWEN))
+    by_formula = read_model(tmp_path)
+    trace = token_trace(np.tile(np.arange(2), (3, 2, 1)), experts=4)
+    write_trace(trace, tmp_path / "trace.safetensors")
+    assert read_model(tmp_path) == by_formula
+    save_file(tiny_qwen(), tmp_path / "model.safetensors")
+    assert {tensor.name for tensor in read_headers(tmp_path)} == set(tiny_qwen())

@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from placer.errors import BadInputError
+from placer.system_refusal import system_refusal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +28,10 @@ _ITEMS = {int: "[1, 2]", str: '["one", "two"]'}
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, which raises BadInputError where an argument is of another type than it names."""
+    """``function``, which raises BadInputError where an argument is of another type than it names.
+
+    So does what the operating system refuses: no other kind of error leaves it for what a user can mend.
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -38,8 +42,14 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
                 words = dict.fromkeys(_words(hints[name]))
                 said = _option(signature(function).parameters[name], hints[name])
                 raise BadInputError(f"{said} is {value!r:.80}", f"give {' or '.join(words)}")
+            if _holds_nul(value):
+                said = _option(signature(function).parameters[name], hints[name])
+                raise BadInputError(f"{said} holds a NUL character: {value!r:.80}", "leave it out")
             bound.arguments[name] = _plain(value)
-        return function(*bound.args, **bound.kwargs)
+        try:
+            return function(*bound.args, **bound.kwargs)
+        except (OSError, MemoryError) as error:
+            raise system_refusal(error) from error
 
     return call
 
@@ -64,6 +74,13 @@ def _is(value: Any, hint: Any) -> bool:
             _is(key, inner[0]) and _is(item, inner[1]) for key, item in value.items()
         )
     return isinstance(value, kind)
+
+
+def _holds_nul(value: Any) -> bool:
+    """Whether a text or path, or one in a list, holds what no name of a file does."""
+    if isinstance(value, list | tuple):
+        return any(map(_holds_nul, value))
+    return isinstance(value, str | os.PathLike) and "\0" in str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,8 @@ from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
 from placer.cli.terminal import fail, reset_detail, say
 from placer.cli.usage import usage_error
 from placer.errors import BadInputError, PlacerError
-from placer.output import forget_written, write_cure, written
+from placer.output import forget_written, written
+from placer.system_refusal import system_refusal
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
 _UsageError: Any = typer.BadParameter.__mro__[2]
@@ -48,23 +49,19 @@ def main() -> None:
         # A full or closed stdout shows only when it is flushed.
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
-    except MemoryError:
-        say("error: there is not enough memory for this")
-        say("  do: ask for less (fewer requests, tokens or windows), or use a machine with more memory")
+    except MemoryError as error:
+        fail(system_refusal(error))
         sys.exit(2)
     except OSError as error:
         # Whatever the operating system refuses: names too long, a full stdout, a vanished folder.
         if stdout_closed and error.errno == errno.EBADF:
-            what, cure = (
+            refusal = BadInputError(
                 "stdout is closed: what was to be printed there is lost",
                 "send it to a file or a pipe",
             )
         else:
-            what = (error.strerror or str(error)) + (
-                f": {str(error.filename)[:80]}" if error.filename else ""
-            )
-            cure = write_cure(error, "another path")
-        fail(BadInputError(what, cure))
+            refusal = system_refusal(error)
+        fail(refusal)
         # What could not be written must not be tried again while the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)

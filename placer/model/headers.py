@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
 from placer.errors import BadInputError
+from placer.file_kind import file_kind
 from placer.model.dtype import BITS
 from placer.model.module import StoredTensor
 
@@ -47,7 +48,7 @@ _ENTRY = re.compile(
 
 def has_headers(directory: Path) -> bool:
     """Whether ``directory`` holds safetensors files or an index of them."""
-    return (directory / INDEX_NAME).exists() or any(directory.glob("*.safetensors"))
+    return (directory / INDEX_NAME).exists() or any(_weight_files(directory))
 
 
 def read_headers(directory: Path) -> Iterator[StoredTensor]:
@@ -244,8 +245,13 @@ def _check_number(directory: Path, shards: int) -> None:
         )
 
 
+def _weight_files(directory: Path) -> Iterator[Path]:
+    """The safetensors files of ``directory`` without traces, which are recorded beside a checkpoint by default."""
+    return (path for path in directory.glob("*.safetensors") if file_kind(path) != "trace")
+
+
 def _glob(directory: Path) -> list[str]:
-    shards = sorted(path.name for path in directory.glob("*.safetensors"))
+    shards = sorted(path.name for path in _weight_files(directory))
     _check_number(directory, len(shards))
     if strange := next((shard for shard in shards if not _NAME.fullmatch(shard)), None):
         raise BadInputError(f"{directory} holds {strange!r:.80}, no name of a checkpoint's file", "rename it")

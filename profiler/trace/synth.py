@@ -8,6 +8,11 @@ from placer.known_name import unknown_value
 from placer.profiler.trace.synth_presets import PRESETS, SynthPreset
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 
+MOST_TOKENS = 2**27
+"""Tokens of a trace that is made up; more would only take long."""
+_MOST_DOMAINS = 2**15 - 1
+"""What a trace file numbers domains up to."""
+
 
 def synthesise(
     preset: str | SynthPreset,
@@ -40,10 +45,16 @@ def synthesise(
     else:
         raise unknown_value("preset", preset, PRESETS)
     domains = max(1, min(4, requests)) if domains is None else domains
-    if min(requests, output_tokens, domains) < 1 or prompt_tokens < 0:
+    if (
+        min(requests, output_tokens, domains) < 1
+        or prompt_tokens < 0
+        or requests * (prompt_tokens + output_tokens) > MOST_TOKENS
+        or domains > _MOST_DOMAINS
+    ):
         raise BadInputError(
             f"a trace of {requests} requests, {prompt_tokens} + {output_tokens} tokens, {domains} domains",
-            "give at least one of each (prompt tokens may be 0)",
+            "give at least one of each (prompt tokens may be 0), fewer than 100 million tokens in all, and "
+            f"{_MOST_DOMAINS:,} domains at most",
         )
     if domains > requests:
         raise BadInputError(

@@ -4,6 +4,7 @@ import numpy as np
 
 from placer.errors import BadInputError
 from placer.profiler.trace.known_model import KnownModel
+from placer.profiler.trace.synth import MOST_TOKENS
 from placer.profiler.trace.trace import Phase, TokenTrace, TraceHeader
 
 _MOST_EXPONENT = 8.0
@@ -33,7 +34,7 @@ def zipf_trace(
     if not 0 <= exponent <= _MOST_EXPONENT:
         raise BadInputError(f"--zipf is {exponent:g}", f"give an exponent from 0 to {_MOST_EXPONENT:g}")
     length = prompt_tokens + output_tokens
-    if min(requests, output_tokens) < 1 or prompt_tokens < 0 or requests * length > 2**27:
+    if min(requests, output_tokens) < 1 or prompt_tokens < 0 or requests * length > MOST_TOKENS:
         raise BadInputError(
             f"a trace of {requests} requests of {prompt_tokens} + {output_tokens} tokens",
             "give at least one of each (prompt tokens may be 0), and fewer than 100 million tokens",
