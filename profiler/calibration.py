@@ -8,6 +8,8 @@ from placer.units import duration, rounded
 
 WORSE = 0.1
 """Relative error that factors add to a figure which checks them, above which it contradicts them."""
+UNEXPLAINED = 0.2
+"""Mean error with the factors above which something is wrong that they do not tell."""
 EXTREME = 2.0
 """A factor above this, or below its inverse, says that the profile is of another machine or another program."""
 _MOST_DIGITS = 17
@@ -133,17 +135,22 @@ class Calibration:
 def contradiction_warnings(
     factors: Factors, figures: Sequence[CalibratedFigure], error_before: float, error_after: float
 ) -> tuple[str, ...]:
-    """A sentence when ``factors`` make the mean error no smaller, and one for the check that they worsen most."""
-    if not factors.changed:
-        return ()
+    """A sentence when ``factors`` make the mean error no smaller or leave much of it, one for the check made worst."""
     found = []
-    if error_after >= error_before:
+    if factors.changed and error_after >= error_before:
         found.append(
             f"warning: the factors make predictions no better (mean error {error_before:.1%} before, "
             f"{error_after:.1%} after): do not plan with them, give more benchmarks or other --factors"
         )
+    elif error_after > UNEXPLAINED:
+        found.append(
+            f"warning: a mean error of {error_after:.1%} is left that no factor explains: the figures contradict each "
+            "other, or the server does something that is not modelled"
+        )
     worsened = [
-        each for each in figures if not each.fitted and abs(each.error_after) > abs(each.error_before) + WORSE
+        each
+        for each in figures
+        if factors.changed and not each.fitted and abs(each.error_after) > abs(each.error_before) + WORSE
     ]
     if worsened:
         worst = max(worsened, key=lambda each: abs(each.error_after) - abs(each.error_before))

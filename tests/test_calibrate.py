@@ -276,7 +276,18 @@ def test_a_calibrated_profile_keeps_its_measurements_and_everything_applies_it(
     assert (before.sha256 == after.sha256, before.calibration) == (False, None)
 
     solve = ["solve", "--model", files["model"], "--trace", files["trace"], "--hbm-budget", "20GiB"]
-    solve += ["--concurrency", 2, "--prompt-tokens", 64, "--output-tokens", 8, "-o", tmp_path / "plan.json"]
+    solve += [
+        "--concurrency",
+        2,
+        "--prompt-tokens",
+        64,
+        "--output-tokens",
+        8,
+        "--gap",
+        0.1,
+        "-o",
+        tmp_path / "plan.json",
+    ]
     code, out, _ = run(*solve, "--profile", output, "--json")
     assert code == 0
     provenance = json.loads(out)["predicted"]["provenance"]
@@ -541,6 +552,23 @@ def test_a_check_that_the_factors_make_worse_contradicts_them() -> None:
     (said,) = contradiction_warnings(cold, [], 0.2, 0.25)
     assert "no better (mean error 20.0% before, 25.0% after)" in said
     assert contradiction_warnings(UNCALIBRATED, [step], 0.2, 0.2) == ()
+
+
+def test_an_error_that_no_factor_explains_is_a_warning(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    """Two runs of the same traffic, one of a faster server than predicted and one of a slower."""
+    results = [measured(model, trace, Factors(cold=cold)) for cold in (0.6, 1.8)]
+    file = read_benchmark_file(written(tmp_path / "bench.jsonl", *results))
+    found = calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest()).calibration
+    assert found.factors == UNCALIBRATED
+    assert found.error_after == found.error_before > 0.2
+    (said,) = found.warnings
+    assert said.startswith(
+        f"warning: a mean error of {found.error_after:.1%} is left that no factor explains"
+    )
+    (said,) = contradiction_warnings(Factors(cold=1.2), [], 0.5, 0.21)
+    assert "a mean error of 21.0% is left" in said
 
 
 def test_an_extreme_factor_is_shown_beyond_its_limit() -> None:
