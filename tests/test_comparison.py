@@ -363,6 +363,23 @@ def test_the_document_keeps_the_contract(roomy: Comparison) -> None:
     assert 0 < rule["exact_weights_bytes"] < rule["exact_bytes"]
 
 
+@pytest.mark.parametrize(
+    ("workload", "budget_bytes", "why"),
+    [
+        (WORKLOAD, GIB, "nothing fits on so many GPUs"),
+        (replace(WORKLOAD, slo_tpot_ms=0.001), 8 * GIB, "no way that runs on so many GPUs keeps the targets"),
+    ],
+)
+def test_where_no_way_wins_on_some_gpus_the_document_says_why(
+    wide: ModelSpec, hardware: ComparedHardware, workload: Workload, budget_bytes: int, why: str
+) -> None:
+    document = comparison_document(
+        compare(wide, hardware, None, asked(workload=workload, budget_bytes=budget_bytes))
+    )
+    assert document["best_by_gpus"] == {"1": None}
+    assert document["null_reasons"]["best_by_gpus.1"] == why
+
+
 def test_another_gpu_replaces_the_profiles(wide: ModelSpec) -> None:
     other = profiled_hardware(wide, profile(WIDE), "h100-sxm")
     assert other.at(Parallelism(1)).gpu.name == "h100-sxm"

@@ -5,7 +5,7 @@ from typing import Any
 
 from placer.band import Band
 from placer.modes.comparison import Comparison
-from placer.modes.mode import ModeFigures, ModeRow
+from placer.modes.mode import ModeFigures, ModeRow, falls_behind
 from placer.modes.rule_of_thumb import FACTOR, RuleOfThumb
 from placer.modes.verdict import MissedTarget, advice, missed_targets, verdict
 
@@ -26,6 +26,9 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         )
     if hardware.cold_problem is not None:
         null_reasons["hardware.cpu_method"] = hardware.cold_problem[0]
+    for gpus in request.gpus:
+        if comparison.best_on(gpus) is None:
+            null_reasons[f"best_by_gpus.{gpus}"] = _why_none_wins(comparison, gpus)
     for name, target in (("tpot_ms", workload.slo_tpot_ms), ("ttft_ms", workload.slo_ttft_ms)):
         if target is None:
             null_reasons[f"workload.slo.{name}"] = "no target was given"
@@ -90,6 +93,17 @@ def _place(comparison: Comparison, gpus: int) -> int | None:
     """Index of the winning row on so many GPUs; None where no row keeps the targets."""
     best = comparison.best_on(gpus)
     return None if best is None else comparison.rows.index(best)
+
+
+def _why_none_wins(comparison: Comparison, gpus: int) -> str:
+    here = [row for row in comparison.rows if row.way.parallel.gpus == gpus]
+    running = [row for row in here if row.runs]
+    if not running:
+        fits = any(row.fits for row in here)
+        return "nothing that fits on so many GPUs runs" if fits else "nothing fits on so many GPUs"
+    if all(map(falls_behind, running)):
+        return "every way that runs on so many GPUs falls behind the requests that arrive"
+    return "no way that runs on so many GPUs keeps the targets"
 
 
 def _row(comparison: Comparison, row: ModeRow) -> dict[str, Any]:
