@@ -80,12 +80,16 @@ class HostRoom:
         return self.memory_bytes is None or self.ledger(model, chunk_tokens).total_bytes <= self.memory_bytes
 
 
-def check_host_memory(host: HostLedger, memory_bytes: int | None) -> None:
-    """Raise InfeasibleError when ``host`` needs more than ``memory_bytes``; None is not checked."""
+def check_host_memory(host: HostLedger, memory_bytes: int | None, cure: str | None = None) -> None:
+    """Raise InfeasibleError when ``host`` needs more than ``memory_bytes``; None is not checked.
+
+    ``cure`` is a change of the request that would fit, if there is one.
+    """
     if memory_bytes is not None and host.total_bytes > memory_bytes:
         line = max(host.lines, key=lambda name: host.lines[name])
         raise InfeasibleError(
             f"host memory of {gib(memory_bytes)} is too small: kt-kernel holds every expert there, hot ones too; "
             f"line {line!r} needs {gib(host.lines[line])}, all lines {gib(host.total_bytes)}",
-            f"plan for a server with at least {enough_gib(host.total_bytes):.2f}GiB (--host-memory SIZE)",
+            f"{'' if cure is None else f'any one of these fits: {cure}; or '}plan for a server with at least "
+            f"{enough_gib(host.total_bytes):.2f}GiB (--host-memory SIZE)",
         )

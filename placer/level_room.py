@@ -7,6 +7,7 @@ from placer.hot_bounds import MIN_FLAG, HotBounds, hot_bounds
 from placer.level import Level, levels
 from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
+from placer.remedy import chunk_step, largest
 from placer.solve_request import SolveRequest
 
 
@@ -46,8 +47,20 @@ def _held(model: ModelSpec, grid: tuple[Level, ...], host: HostRoom) -> tuple[Le
     held = tuple(level for level in grid if host.holds(model, level.settings.chunk_tokens))
     if not held:
         least = min(level.settings.chunk_tokens for level in grid)
-        check_host_memory(host.ledger(model, least), host.memory_bytes)
+        check_host_memory(host.ledger(model, least), host.memory_bytes, _smaller_chunk(model, grid, host))
     return held
+
+
+def _smaller_chunk(model: ModelSpec, grid: tuple[Level, ...], host: HostRoom) -> str | None:
+    """The largest chunk below those of ``grid`` that host memory holds, as it is asked for; None where none does.
+
+    What fits the GPU with a larger chunk fits it with a smaller one.
+    """
+    step = chunk_step(model)
+    chunk, running = min((level.settings.chunk_tokens, level.settings.max_running_requests) for level in grid)
+    # kt-kernel refuses a decode step larger than the chunk.
+    steps = largest(-(-running // step), (chunk - 1) // step, lambda steps: host.holds(model, steps * step))
+    return None if steps is None else f"--chunk of at most {steps * step}"
 
 
 def roomy_levels(

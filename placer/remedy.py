@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
 from placer.kv_pool import sglang_page_tokens
+from placer.model.spec import ModelSpec
 from placer.units import GIB, enough_gib
 
 _MAX_GPUS = 64
@@ -116,9 +117,14 @@ def _running(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
         yield Remedy("running", running, f"{flag} of at most {running}", replace(demand, running=running))
 
 
+def chunk_step(model: ModelSpec) -> int:
+    """Multiples that chunks are advised in."""
+    return max(_CHUNK_STEP, sglang_page_tokens(model))
+
+
 def _chunk_tokens(demand: MemoryDemand, flag: str) -> Iterator[Remedy]:
     # kt-kernel refuses a decode step larger than the chunk.
-    step = max(_CHUNK_STEP, sglang_page_tokens(demand.model))
+    step = chunk_step(demand.model)
     low = -(-max(demand.running, 1) // step)
     # No prompt is longer than the context.
     high = max(low, demand.model.max_context_tokens // step)

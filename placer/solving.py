@@ -10,6 +10,7 @@ from placer.baselines import BASELINES
 from placer.choosing import Choosing, simulated
 from placer.convergence import converge, most_step_factor
 from placer.domain_costs import Domains
+from placer.errors import InfeasibleError
 from placer.frontier import frontier
 from placer.gain import gains
 from placer.hot_bounds import hot_bounds
@@ -38,6 +39,7 @@ from placer.solvers.ilp import write_lp
 from placer.solvers.problem import Mask, PlacementProblem
 from placer.solvers.solution import SolverStatus, relative_gap
 from placer.target_advice import target_advice
+from placer.target_floor import below_floor
 from placer.target_search import TargetSearch
 from placer.targets import Reached, missed_text, targets_missed
 from placer.whole_layers import whole_layers
@@ -66,6 +68,7 @@ def solve(
         When nothing fits the budget, or no level meets the latency targets.
     """
     grid = request_levels(model, request)
+    out_of_reach = below_floor(model, cost, request)
 
     def advice(reached: Sequence[Reached]) -> str:
         return target_advice(
@@ -73,9 +76,12 @@ def solve(
             reached,
             QuickCheck(model, trace, cost, request),
             lambda text: progress(text, 0.95),
+            out_of_reach=out_of_reach,
         )
 
-    return solve_levels(model, trace, cost, request, grid, progress, advice)
+    return solve_levels(
+        model, trace, cost, request, grid, progress, advice, hopeless=out_of_reach is not None
+    )
 
 
 def solve_levels(
@@ -86,11 +92,14 @@ def solve_levels(
     grid: tuple[Level, ...],
     progress: Progress = lambda _text, _share: None,
     advice: Advice = lambda _reached: "relax the target",
+    *,
+    hopeless: bool = False,
 ) -> Solved:
     """Choose one level of ``grid`` and its hot experts.
 
     Levels are solved as `LevelSearch` says. The plan and the baselines are then compared on requests kept for
-    choosing, at the same level and bytes.
+    choosing, at the same level and bytes. Where it is known to be ``hopeless`` that any plan keeps the targets, none is
+    looked for: what the frequency ranking reaches at every level is told instead.
 
     Raises
     ------
@@ -122,6 +131,13 @@ def solve_levels(
         choosing,
     )
 
+    if hopeless:
+        for number, level in enumerate(grid):
+            progress(
+                f"level {number + 1} of {len(grid)}: what the frequency ranking reaches", number / len(grid)
+            )
+            choice.figures(level, problems.baseline("frequency", level))
+        raise _none_serves(choice, request, advice)
     levels = LevelSearch(problems, choice.serves, progress)
     bounds = levels.bounds
     tried = levels.solved(grid)
@@ -306,11 +322,13 @@ def _best(search: TargetSearch, tried: list[LevelSolution], advice: Advice) -> L
     """The best level and plan; an error that says by how much every target is missed where none keeps them."""
     best = search.best(tried)
     if best is None:
-        reached, request = search.choosing.reached, search.problems.request
-        raise targets_missed(
-            request.workload, reached, advice(reached), goodput=request.objective is Objective.GOODPUT
-        )
+        raise _none_serves(search.choosing, search.problems.request, advice)
     return best
+
+
+def _none_serves(choice: Choosing, request: SolveRequest, advice: Advice) -> InfeasibleError:
+    goodput = request.objective is Objective.GOODPUT
+    return targets_missed(request.workload, choice.reached, advice(choice.reached), goodput=goodput)
 
 
 def _fastest(masks: dict[str, Mask], score: Callable[[Mask], float]) -> str:

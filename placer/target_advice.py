@@ -1,8 +1,10 @@
 """What would meet latency targets that nothing met: single changes of the request, each of them tried."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from placer.level import MOST_RUNNING, chunk_grid
 from placer.objective import Objective
@@ -11,7 +13,7 @@ from placer.remedy import largest
 from placer.solve_request import SolveRequest
 from placer.targets import Reached, duration_beside, relaxed
 from placer.units import GIB, parse_size, rounded_down
-from placer.workload import Workload
+from placer.workload import LEAST_RATE, Workload
 
 Check = Callable[[SolveRequest], Prediction | None]
 """Figures of a plan that serves a request, or None where none is found."""
@@ -33,20 +35,29 @@ class _Change:
 
 
 def target_advice(
-    request: SolveRequest, reached: Sequence[Reached], check: Check, progress: Callable[[str], None]
+    request: SolveRequest,
+    reached: Sequence[Reached],
+    check: Check,
+    progress: Callable[[str], None],
+    *,
+    out_of_reach: str | None = None,
 ) -> str:
     """Every kind of single change that meets the targets, with what it reaches; and the kinds that do not.
 
     Each change is tried by ``check``, the smallest of its kind first found by bisection, for as long together as the
-    solver's time limit.
+    solver's time limit. Where targets are ``out_of_reach`` of any change (`below_floor`), that is said and none is
+    tried.
     """
     # Goodput asks for a single request that keeps them; who changes something for that wants most of them to.
     request = replace(request, objective=Objective.THROUGHPUT)
     until = time.monotonic() + request.time_limit_s
     met = [text for text in (relaxed(request.workload, reached),) if text]
+    if out_of_reach is not None:
+        only = f"; {'nothing' if not met else 'nothing else'} helps on this hardware: out of reach of any plan is "
+        return "".join(met or ["ask for what the server can reach"]) + only + out_of_reach
     in_vain: list[str] = []
     untried: list[str] = []
-    for kind, changes in _KINDS.items():
+    for kind, changes in _kinds(reached).items():
         if time.monotonic() > until:
             untried.append(kind)
             continue
@@ -118,17 +129,20 @@ def _places(request: SolveRequest, check: Check) -> Iterator[_Change]:
         yield change
 
 
-def _rate(request: SolveRequest, check: Check) -> Iterator[_Change]:
-    """The highest rate that holds, by bisection, rounded down; every rate is tried as it is told."""
+def _rate(request: SolveRequest, check: Check, *, capacity_per_s: float) -> Iterator[_Change]:
+    """The highest rate that holds, by bisection, rounded down; every rate is tried as it is told.
+
+    Between nothing and what the fastest server finishes: beyond that every server is full.
+    """
     rate = request.workload.rate_per_s
     if rate is None:
         return
-    low, high = 0.0, rate
+    low, high = 0.0, min(rate, capacity_per_s)
     best = None
     for _ in range(_RATE_HALVINGS):
         middle = (low + high) / 2
         tried = rounded_down(middle, 2)
-        if tried <= low:
+        if tried <= low or tried < LEAST_RATE:
             break
         figures = check(replace(request, workload=replace(request.workload, rate_per_s=tried)))
         if figures is None:
@@ -185,16 +199,19 @@ def _chunk(request: SolveRequest, check: Check) -> Iterator[_Change]:
         yield change
 
 
-_KINDS: dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]] = {
-    "FP8 KV": _kv_dtype,
-    "running requests": _running,
-    "fewer clients": _clients,
-    "a lower rate": _rate,
-    "more requests at a time": _places,
-    "a larger budget": _budget,
-    "a smaller chunk": _chunk,
-}
-"""Kinds of change, in the order they are tried."""
+def _kinds(reached: Sequence[Reached]) -> dict[str, Callable[[SolveRequest, Check], Iterator[_Change]]]:
+    """Kinds of change, in the order they are tried."""
+    servings = [each.figures.serving for each in reached]
+    capacities = [each.capacity_per_s for each in servings if each is not None and each.capacity_per_s]
+    return {
+        "FP8 KV": _kv_dtype,
+        "running requests": _running,
+        "fewer clients": _clients,
+        "a lower rate": partial(_rate, capacity_per_s=max(capacities, default=math.inf)),
+        "more requests at a time": _places,
+        "a larger budget": _budget,
+        "a smaller chunk": _chunk,
+    }
 
 
 def _figures_text(figures: Prediction, workload: Workload) -> str:

@@ -161,7 +161,9 @@ class TargetSearch:
             f"another plan at {settings.max_running_requests} running requests, chunk {settings.chunk_tokens}, "
             f"for {limit.flag}"
         )
-        alone = self._solved(entry, limit, np.inf)
+        # Once its bound is above the target there is nothing left to find out.
+        cutoff_us = float(np.nextafter(limit.target_us, np.inf)) if self._bounded else np.inf
+        alone = self._solved(entry, limit, np.inf, cutoff_us=cutoff_us)
         bound_us = alone.solution.bound_us
         if self._bounded and bound_us is not None and bound_us > limit.target_us:
             self.excluded.add(settings)
@@ -233,8 +235,10 @@ class TargetSearch:
         flags = missed_flags(self.problems.request.workload, figures)
         return not flags if limit is None else limit.flag not in flags
 
-    def _solved(self, entry: LevelSolution, limit: Limit, price: float) -> LevelSolution:
-        """The level with ``price`` on ``limit``, infinite for the limit alone."""
+    def _solved(
+        self, entry: LevelSolution, limit: Limit, price: float, *, cutoff_us: float = np.inf
+    ) -> LevelSolution:
+        """The level with ``price`` on ``limit``, infinite for the limit alone; ends at a bound of ``cutoff_us``."""
         request, objective = self.problems.request, self.problems.weighed(entry.level)
         if np.isinf(price):
             weighting, credit_us = limit.weighting, None
@@ -242,7 +246,8 @@ class TargetSearch:
             price /= max(limit.weighting.decode, limit.weighting.prefill)
             weighting, credit_us = objective.plus(limit.weighting, price), price * limit.target_us
         problem = self.problems.problem(entry.level, weighting)
-        solution = solve_level(problem, request, max(LEVEL_GAP, request.gap), entry.hot)
+        gap = max(LEVEL_GAP, request.gap)
+        solution = solve_level(problem, request, gap, entry.hot, cutoff_us=cutoff_us)
         plan = LevelSolution(entry.level, entry.problem, solution, Emphasis(weighting, problem, credit_us))
         if self._bounded:
             self._raise_bound(entry.level.settings, plan.bound_us)

@@ -93,3 +93,27 @@ def test_levels_whose_host_ledger_does_not_fit_are_left_out(tiny: ModelSpec) -> 
     short = replace(asked, host=HostRoom("RAWINT4", 1, enough - 1))
     with pytest.raises(InfeasibleError, match="host memory"):
         request_levels(tiny, short)
+
+
+def test_a_smaller_chunk_is_advised_where_host_memory_holds_it(tiny: ModelSpec) -> None:
+    tiny = replace(tiny, max_context_tokens=4096)
+    room = HostRoom("RAWINT4", 1, None)
+    enough = room.ledger(tiny, 448).total_bytes
+    for chunk in (None, 2048):
+        asked = SolveRequest(
+            Workload(1024, 64, 4),
+            budget_bytes=8 * GIB,
+            chunk_tokens=chunk,
+            host=replace(room, memory_bytes=enough),
+        )
+        with pytest.raises(InfeasibleError) as caught:
+            request_levels(tiny, asked)
+        assert "any one of these fits: --chunk of at most 448; or plan for a server with" in caught.value.hint
+        assert {
+            level.settings.chunk_tokens for level in request_levels(tiny, replace(asked, chunk_tokens=448))
+        } == {448}
+    # No chunk helps where the experts alone do not fit.
+    hopeless = replace(asked, host=replace(room, memory_bytes=room.ledger(tiny, 64).lines["experts"]))
+    with pytest.raises(InfeasibleError) as caught:
+        request_levels(tiny, hopeless)
+    assert "--chunk" not in caught.value.hint

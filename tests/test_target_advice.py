@@ -112,3 +112,28 @@ def test_every_change_that_is_advised_meets_the_targets(
     for changed in advised(request, hint).values():
         assert changed != request
         solved(changed)
+
+
+@pytest.mark.usefixtures("short_runs")
+def test_a_rate_is_advised_however_far_the_one_asked_for_is_beyond_the_server(tiny: ModelSpec) -> None:
+    request = SolveRequest(
+        Workload(64, 32, 4, slo_ttft_ms=6.0, rate_per_s=1e5),
+        1,
+        max_running=2,
+        chunk_tokens=64,
+        prefill_from="trace",
+    )
+    request = with_room(tiny, request, 10)
+    with pytest.raises(InfeasibleError, match="falls behind the arrivals") as caught:
+        solve(tiny, phased(tiny), tiny_cost(), request)
+    advice = advised(request, caught.value.hint)
+    (changed,) = (each for each in advice.values() if each.workload.rate_per_s != 1e5)
+    solve(tiny, phased(tiny), tiny_cost(), changed)
+
+
+def test_no_rate_below_the_least_is_tried(tiny: ModelSpec) -> None:
+    request = SolveRequest(
+        Workload(64, 32, 1, slo_ttft_ms=0.1, rate_per_s=1e-6), 1, chunk_tokens=64, prefill_from="trace"
+    )
+    with pytest.raises(InfeasibleError, match="no level meets --slo-ttft"):
+        solve(tiny, phased(tiny), tiny_cost(), with_room(tiny, request, 10))
