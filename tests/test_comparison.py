@@ -293,6 +293,20 @@ def test_targets_that_nothing_keeps_say_by_how_much(wide: ModelSpec, hardware: C
     assert missed["reached_ms"] == min(row["tpot_ms"]["p95"] for row in document["rows"] if row["runs"])
 
 
+def test_a_search_for_other_traffic_that_time_ends_says_so(
+    wide: ModelSpec, hardware: ComparedHardware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed = asked(workload=replace(WORKLOAD, slo_tpot_ms=0.001))
+    said = "looked for during 30 s"
+    found = compare(wide, hardware, None, missed)
+    assert found.others
+    assert not any(said in note for note in found.notes)
+    monkeypatch.setattr("placer.modes.other_traffic.SECONDS", -1.0)
+    found = compare(wide, hardware, None, missed)
+    assert found.others == ()
+    assert any(said in note for note in comparison_document(found)["notes"])
+
+
 @pytest.mark.parametrize("asked_ms", [{"slo_tpot_ms": 0.01}, {"slo_tpot_ms": 0.01, "slo_ttft_ms": 0.01}])
 def test_missed_targets_say_which_would_be_kept_and_those_are(
     wide: ModelSpec, hardware: ComparedHardware, asked_ms: dict[str, float]

@@ -9,7 +9,7 @@ from placer.model.spec import ModelSpec
 from placer.modes.gpu_only import spread_problem, spreads
 from placer.modes.hardware import ComparedHardware
 from placer.modes.mode import Cache, Mode, ModeRow, Way, falls_behind
-from placer.modes.other_traffic import OtherTraffic, other_traffic
+from placer.modes.other_traffic import SECONDS, OtherTraffic, other_traffic
 from placer.modes.request import CompareRequest
 from placer.modes.rows import ModeRows
 from placer.modes.rule_of_thumb import RuleOfThumb, rule_of_thumb
@@ -33,6 +33,10 @@ UNIFORM_NOTE = (
 DEFERRED_NOTE = (
     "hot-cold rows defer selections of every token to the next layer, which changes the model's output: judge its "
     "quality too"
+)
+ENDED_NOTE = (
+    f"what would do was looked for during {SECONDS:g} s, which did not last to try everything: other changes may do "
+    "too"
 )
 SPREAD_NOTE = "tp4+ep2 stands for --tp 4 --ep 2: four GPUs in two groups that share out whole experts"
 
@@ -182,7 +186,8 @@ def compare(
     best = best_of(rows, request)
     if best is None or falls_behind(best):
         progress("looking for what would do", 1.0)
-        others = other_traffic([row for row in rows if row.runs], request, made.again)
+        others, ended = other_traffic([row for row in rows if row.runs], request, made.again)
+        notes = (*notes, *((ENDED_NOTE,) if ended else ()))
     rules = _rules(model, hardware, request)
     return Comparison(model, hardware, request, tuple(rows), rules, notes, others)
 

@@ -15,7 +15,7 @@ from placer.workload import Workload
 
 Again = Callable[[CompareRequest, ModeRow], ModeRow]
 """Makes a row under another request."""
-_SECONDS = 30.0
+SECONDS = 30.0
 """After so long nothing more is tried."""
 _RATE_HALVINGS = 5
 _NEAR = 0.5
@@ -31,21 +31,25 @@ class OtherTraffic:
     flags: str
 
 
-def other_traffic(rows: Sequence[ModeRow], request: CompareRequest, again: Again) -> tuple[OtherTraffic, ...]:
-    """Single changes of ``request`` under which the nearest of ``rows``, which all run, keeps up and keeps the targets.
+def other_traffic(
+    rows: Sequence[ModeRow], request: CompareRequest, again: Again
+) -> tuple[tuple[OtherTraffic, ...], bool]:
+    """Single changes of ``request`` under which the nearest of ``rows``, which all run, keeps up and keeps the targets,
+    and whether time ended the search for them.
 
     The nearest keeps up, misses the fewest targets, and then by the smallest factor; where all fall behind, it serves
     the most requests. More requests at a time come first, as they cost least, then targets that are raised, then less
     traffic. A rate that falls behind is told for more requests at a time too, where those serve more.
     """
     if not rows:
-        return ()
+        return (), False
     ordered = sorted(rows, key=lambda row: _distance(row, request.workload))
     # The nearest of every mode; with more requests at a time another mode may serve most.
     modes = {(row.way.mode, row.way.cache): row for row in reversed(ordered)}
     least_per_s = _NEAR * _capacity_per_s(ordered[0])
     rivals = [row for row in ordered if row in modes.values() and _capacity_per_s(row) >= least_per_s]
-    return tuple(_Search(request, ordered[0], rivals, again).found())
+    looking = _Search(request, ordered[0], rivals, again)
+    return tuple(looking.found()), looking.ended
 
 
 @dataclass
@@ -58,7 +62,9 @@ class _Search:
     again: Again
 
     def __post_init__(self) -> None:
-        self._until = time.monotonic() + _SECONDS
+        self._until = time.monotonic() + SECONDS
+        self.ended = False
+        """Whether something was left untried for want of time."""
 
     def found(self) -> Iterator[OtherTraffic]:
         """Every kind of change that does."""
@@ -74,10 +80,14 @@ class _Search:
 
     def _tried(self, workload: Workload, row: ModeRow) -> ModeRow | None:
         """The way of ``row`` under ``workload``, where it keeps up and keeps the targets; None too when time is up."""
-        if time.monotonic() > self._until:
+        if self._time_is_up():
             return None
         found = self.again(replace(self.request, workload=workload), row)
         return found if _serves(found, workload) else None
+
+    def _time_is_up(self) -> bool:
+        self.ended = self.ended or time.monotonic() > self._until
+        return self.ended
 
     def _raised(self) -> OtherTraffic | None:
         """Targets raised to what the row reaches where it misses them."""
@@ -115,7 +125,7 @@ class _Search:
         """Twice as many requests at a time, and twice that, until it does; else what the most of them keep up with."""
         asked, most, served_per_s = self.request.workload, self.row, _capacity_per_s(self.row)
         widest = asked
-        while widest.concurrency * 2 <= MOST_RUNNING and time.monotonic() <= self._until:
+        while widest.concurrency * 2 <= MOST_RUNNING and not self._time_is_up():
             wider = replace(widest, concurrency=2 * widest.concurrency)
             found = self.row
             for rival in self.rivals:
