@@ -103,8 +103,8 @@ def evaluate(
 ) -> Evaluation:
     """Score ``placement`` on the reporting requests of ``trace``.
 
-    The baselines rank experts by the trace's other requests (the solving and choosing parts), as a user who
-    recorded this traffic would; all placements hold the same number of hot experts. ``mix`` weighs the domains of
+    The baselines rank experts by the trace's requests that a solve would be made on, as a user who recorded this
+    traffic would; all placements hold the same number of hot experts. ``mix`` weighs the domains of
     the trace by shares of the tokens.
 
     Raises

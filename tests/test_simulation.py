@@ -216,6 +216,9 @@ def test_bursts_have_the_rate_and_the_spread_of_their_distances() -> None:
         # A gamma distribution of shape k deviates from its mean by 1 / sqrt(k) of it.
         distances = np.diff(arrival_us)
         assert distances.std() / distances.mean() == pytest.approx(burstiness**-0.5, rel=0.05)
+    huge = gamma_spaced(2.0, 1e308, *lengths, seed=0).arrival_us
+    assert huge is not None
+    assert huge.tolist() == even.arrival_us.tolist()
     at_once = gamma_spaced(2.0, 1e-300, *lengths, seed=0).arrival_us
     assert at_once is not None
     assert np.isfinite(at_once).all()

@@ -10,6 +10,8 @@ from scipy.special import ndtr, ndtri
 from placer.errors import BadInputError
 
 Tokens = NDArray[np.int64]
+_EVEN = 1e6
+"""Burstiness above which distances between requests deviate from their mean by less than a thousandth."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def gamma_spaced(
     requests = prompt_tokens.size
     distances = (
         np.ones(requests)
-        if np.isinf(burstiness)
+        if burstiness > _EVEN
         else np.random.default_rng(seed).gamma(burstiness, size=requests)
     )
     times = np.cumsum(distances)
