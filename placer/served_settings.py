@@ -39,6 +39,7 @@ def served_mismatches(
         ("kt_threadpool_count", None if kt is None else kt.subpools),
         ("max_running_requests", kv.max_running_requests),
         ("chunked_prefill_size", kv.chunked_prefill_size),
+        ("max_total_tokens", kv.max_total_tokens or kv.tokens),
         ("enable_mixed_chunk", False),
         ("kt_enable_dynamic_expert_update", False),
         ("disable_cuda_graph", False),
@@ -46,6 +47,10 @@ def served_mismatches(
         found = server.get(name)
         if found is not None and expected is not None and found != expected:
             yield f"the server ran with {name} {found}, the placement is for {expected}", _ONE_RUN
+    # What the server found room for; of layers with a window it counts otherwise.
+    pool = server.get("max_total_num_tokens")
+    if isinstance(pool, int) and kv.max_total_tokens in (None, kv.tokens) and pool < kv.tokens:
+        yield f"the server's KV pool holds {pool:,} tokens, the placement's {kv.tokens:,}", _ONE_RUN
     dtype = server.get("kv_cache_dtype")
     if dtype is not None and dtype not in _KV_DTYPES[kv.dtype]:
         yield f"the server ran with kv_cache_dtype {dtype}, the placement is for {kv.dtype}", _ONE_RUN

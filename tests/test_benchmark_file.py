@@ -26,6 +26,7 @@ SERVER_ARGUMENTS = (
     ),
     *(
         "max_running_requests",
+        "max_total_tokens",
         "chunked_prefill_size",
         "enable_mixed_chunk",
         "kt_enable_dynamic_expert_update",

@@ -353,6 +353,8 @@ def test_something_must_have_been_measured(run: Run, files: dict[str, Path], tmp
         ({"max_running_requests": 4}, "max_running_requests 4"),
         ({"chunked_prefill_size": 512}, "chunked_prefill_size 512"),
         ({"kv_cache_dtype": "fp8_e4m3"}, "kv_cache_dtype fp8_e4m3"),
+        ({"max_total_tokens": 1024}, "max_total_tokens 1024"),
+        ({"max_total_num_tokens": 1024}, "KV pool holds 1,024 tokens"),
         ({"disable_cuda_graph": True}, "disable_cuda_graph True"),
         ({"kt_weight_path": None}, "without kt-kernel"),
         # Two of eight experts are hot in each of four layers; half an expert more cuts after the eighth.
@@ -389,6 +391,8 @@ def test_a_server_that_says_what_was_planned_is_taken(
         "kt_expert_placement_strategy": "uniform",
         "max_running_requests": 8,
         "kv_cache_dtype": "auto",
+        "max_total_tokens": served().kv.tokens,
+        "max_total_num_tokens": served().kv.tokens,
     }
     written(files["benchmark"], result | {"server_info": server})
     assert run(*arguments(files), "-o", tmp_path / "c.json")[0] == 0
