@@ -17,7 +17,7 @@ from placer.matching import check_matching
 from placer.model.spec import ModelSpec
 from placer.open_loop import open_loop_sentence
 from placer.placement import PlacementDocument
-from placer.planned_level import planned_behaviour, planned_level, planned_workload
+from placer.planned_level import planned_behaviour, planned_level, planned_prefill_from, planned_workload
 from placer.profiler.cost import CostModel
 from placer.profiler.profile import Profile
 from placer.profiler.trace.mix import check_mix, mixed
@@ -140,7 +140,7 @@ def evaluate(
         level=planned_level(placement),
         workload=planned_workload(placement),
         tp=placement.tp,
-        prefill_from="decode",
+        prefill_from=planned_prefill_from(placement),
         seed=seed,
         mix=mix,
     )
@@ -150,7 +150,7 @@ def evaluate(
         reporting,
         profile,
         model=model,
-        cost=profile.cost_model(),
+        cost=_cost(placement, profile),
         level=planned_level(placement),
         workload=planned_workload(placement),
         tp=placement.tp,
@@ -178,6 +178,7 @@ def evaluate(
                     *reporting.header.notes,
                     *scores.notes,
                     *_mix_notes(placement, mix),
+                    *_planned_notes(placement),
                     *filter(None, (open_loop_sentence(placement),)),
                 )
             )
@@ -201,6 +202,19 @@ def _mix_notes(placement: PlacementDocument, mix: Mapping[str, float]) -> tuple[
     return (f"the plan was made for {made}, and is judged on {'--mix' if mix else 'this trace as it is'}",)
 
 
+def _planned_notes(placement: PlacementDocument) -> tuple[str, ...]:
+    """What scores leave out, because the plan was solved without it or replayed steps lack it."""
+    notes = []
+    if planned_prefill_from(placement) == "none":
+        notes.append("prompts are left out, as when the plan was solved (--prefill-from none)")
+    if deferred := planned_behaviour(placement).deferred_experts:
+        notes.append(
+            f"no expert is deferred here, though the plan's server defers {deferred} of each token: its predicted "
+            "steps hold that, these times do not"
+        )
+    return tuple(notes)
+
+
 @dataclass(frozen=True)
 class _Scores:
     """Figures by placement name on one part of a trace."""
@@ -222,7 +236,8 @@ def _score(
     seed: int,
 ) -> _Scores:
     workload = planned_workload(placement)
-    replays = Replays(trace, seed + 2 * EVALUATION_SEED, "decode", step_factor=EVALUATION_STEPS)
+    prefill_from = planned_prefill_from(placement)
+    replays = Replays(trace, seed + 2 * EVALUATION_SEED, prefill_from, step_factor=EVALUATION_STEPS)
     costs = replays.costs(model, _cost(placement, profile), planned_level(placement), workload, placement.tp)
     counts = selection_counts(trace)
     return _Scores(

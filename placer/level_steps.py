@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings
+from placer.kv_pool import sglang_page_tokens
 from placer.level_cost import LevelCosts, StepCosts, base_costs, step_costs
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
@@ -74,6 +75,11 @@ class LevelSteps:
             StepKind.DECODE: self._knots(StepKind.DECODE, settings.max_running_requests),
             StepKind.PREFILL: self._knots(StepKind.PREFILL, settings.chunk_tokens),
         }
+
+    @property
+    def page_tokens(self) -> int:
+        """Tokens of a page of the KV pool that SGLang gives the model."""
+        return sglang_page_tokens(self._model)
 
     def known(self, costs: LevelCosts) -> None:
         """Take the level's own steps for their sizes; where they hold no prompts, prompts take no time."""

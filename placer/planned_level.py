@@ -3,6 +3,7 @@
 from placer.hbm import HbmLedger, ServerSettings
 from placer.level import Level
 from placer.placement import PlacementDocument
+from placer.predicted_figures import PROMPTS_LEFT_OUT
 from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
 from placer.workload import Workload
 
@@ -29,3 +30,8 @@ def planned_behaviour(placement: PlacementDocument) -> RuntimeBehaviour:
     if planned is None:
         return DEFAULT_BEHAVIOUR
     return RuntimeBehaviour(planned.deferred_experts, planned.skip_idle_cold)
+
+
+def planned_prefill_from(placement: PlacementDocument) -> str:
+    """Where prompts come from when the plan is scored again: nowhere if it was solved without them."""
+    return "none" if PROMPTS_LEFT_OUT in placement.notes else "decode"

@@ -112,7 +112,7 @@ def predict_at_sizes(
 
     With ``uncertainty`` the figures get bands.
     """
-    server = level_server(settings, workload, scheduler)
+    server = level_server(settings, workload, scheduler, sglang_page_tokens=steps.page_tokens)
     running = settings.max_running_requests
 
     def figures(factors: Factors) -> ServingFigures:
@@ -129,16 +129,23 @@ def predict_at_sizes(
 
 
 def level_server(
-    settings: ServerSettings, workload: Workload, scheduler: Scheduler = Scheduler.SGLANG
+    settings: ServerSettings,
+    workload: Workload,
+    scheduler: Scheduler = Scheduler.SGLANG,
+    *,
+    sglang_page_tokens: int = 1,
 ) -> Server:
-    """The server of a level; more requests than clients never run."""
+    """The server of a level; more requests than clients never run.
+
+    ``sglang_page_tokens`` is what SGLang gives the model's pool pages of.
+    """
     running = settings.max_running_requests
     return Server(
         scheduler,
         max_running=running if workload.is_open_loop else min(workload.concurrency, running),
         kv_tokens=settings.kv_tokens,
         chunk_tokens=settings.chunk_tokens,
-        page_tokens=VLLM_PAGE_TOKENS if scheduler is Scheduler.VLLM else 1,
+        page_tokens=VLLM_PAGE_TOKENS if scheduler is Scheduler.VLLM else sglang_page_tokens,
     )
 
 

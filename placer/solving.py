@@ -22,6 +22,7 @@ from placer.level_search import LevelSearch
 from placer.level_solution import LevelSolution, anew, exactly, own_bound_us
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
+from placer.predicted_figures import PROMPTS_LEFT_OUT
 from placer.prediction import Prediction
 from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind
@@ -234,9 +235,7 @@ def solve_levels(
     predictions = at_level(best.level, masks, (chosen,))
     notes = [*reporting.header.notes, *report.notes()]
     if request.prefill_from == "none":
-        notes.append(
-            "prompts are left out (--prefill-from none): tokens/s counts them as free, TTFT is unknown"
-        )
+        notes.append(PROMPTS_LEFT_OUT)
     if np.array_equal(masks["plan"], masks["frequency"]) and not masks["plan"].all():
         notes.append(
             "the plan is the frequency ranking: where the CPU bounds every layer, the best placement of equal "

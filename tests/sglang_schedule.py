@@ -15,11 +15,27 @@ from sglang_kt_source import definitions
 
 
 class _Pool:
-    def __init__(self, tokens: int) -> None:
-        self.free = tokens
+    def __init__(self, tokens: int, page: int) -> None:
+        self.page = page
+        self.free = tokens // page * page
 
     def available_size(self) -> int:
         return self.free
+
+    def paged(self, tokens: int) -> int:
+        return -(-tokens // self.page) * self.page
+
+    def hold(self, request: "_Request", tokens: int) -> None:
+        """``request`` holds so many tokens from now on, in whole pages."""
+        self.free -= self.paged(tokens) - self.paged(len(request.prefix_indices))
+        request.prefix_indices = [1] * tokens
+
+    def next_token(self, requests: "list[_Request]") -> int:
+        """What another token of each of ``requests`` takes."""
+        return sum(
+            self.paged(len(each.prefix_indices) + 1) - self.paged(len(each.prefix_indices))
+            for each in requests
+        )
 
 
 class _Cache:
@@ -112,10 +128,11 @@ def play(
     clients: int,
     prompts: list[int],
     outputs: list[int],
+    page_tokens: int = 1,
 ) -> tuple[list[list[int]], list[int]]:
     """Steps as [decoding requests, prompt tokens], and the retractions of every request."""
     runtime = _runtime()
-    pool, cache = _Pool(kv_tokens), _Cache()
+    pool, cache = _Pool(kv_tokens, page_tokens), _Cache()
     requests = [_Request(prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
     sent = min(clients, len(requests))
     waiting, running = requests[:sent], []
@@ -129,7 +146,7 @@ def play(
         nonlocal sent, full
         ended = [request for request in batch if request.done]
         for request in ended:
-            pool.free += len(request.prefix_indices)
+            pool.hold(request, 0)
             full = False
             if sent < len(requests):
                 waiting.append(requests[sent])
@@ -143,7 +160,9 @@ def play(
         if max_running - len(running) <= 0 and chunked is None:
             full = True
             return []
-        adder = runtime.adder(1, cache, pool, SimpleNamespace(reqs=running), ratio, 16384, chunk_tokens)
+        adder = runtime.adder(
+            page_tokens, cache, pool, SimpleNamespace(reqs=running), ratio, 16384, chunk_tokens
+        )
         if chunked is not None:
             chunked.next_round()
             chunked = adder.add_chunked_req(chunked)
@@ -172,14 +191,17 @@ def play(
 
         def release(index: int, _left: int, _arguments: object) -> None:
             request = running[index]
-            pool.free += len(request.prefix_indices)
+            pool.hold(request, 0)
             request.reset()
             request.retractions += 1
             dropped.append(request)
 
         selected.release_req = release
         selected.check_decode_mem = lambda selected_indices=None: (
-            pool.free >= len(running if selected_indices is None else selected_indices)
+            pool.free
+            >= pool.next_token(
+                running if selected_indices is None else [running[index] for index in selected_indices]
+            )
         )
         selected.filter_batch = lambda keep_indices: setattr(
             selected, "reqs", [running[i] for i in keep_indices]
@@ -194,21 +216,19 @@ def play(
         if batch:
             steps.append([0, sum(request.extend_input_len for request in batch)])
             for request in batch:
-                pool.free -= request.extend_input_len
-                request.prefix_indices = request.fill_ids
+                pool.hold(request, len(request.fill_ids))
             ready = [request for request in batch if request is not chunked]
             for request in ready:
                 request.output_ids.append(1)
             running += finish(ready)
             continue
-        if pool.free < len(running):
+        if pool.free < pool.next_token(running):
             retract()
         else:
             ratio = max(ratio - (first - least) / 600, least)
         steps.append([len(running), 0])
         for request in running:
-            pool.free -= 1
-            request.prefix_indices = [*request.prefix_indices, 1]
+            pool.hold(request, len(request.prefix_indices) + 1)
             request.output_ids.append(1)
         running = finish(running)
     return steps, [request.retractions for request in requests]

@@ -64,7 +64,8 @@ def answer_of_vllm(script: str, asked: Any) -> Any:
     return json.loads(answer.stdout)
 
 
-def test_sglang_takes_the_same_steps() -> None:
+@pytest.mark.parametrize("page", [1, 16])
+def test_sglang_takes_the_same_steps(page: int) -> None:
     random = np.random.default_rng(0)
     retracted = 0
     for _ in range(400):
@@ -75,6 +76,9 @@ def test_sglang_takes_the_same_steps() -> None:
         )
         clients, running = int(random.integers(1, 12)), int(random.integers(1, 9))
         kv_tokens, chunk = int(random.integers(235, 500)), int(random.integers(16, 300))
+        if page > 1:
+            # Whole pages, and one more than the longest request takes.
+            kv_tokens, chunk = max(272, kv_tokens // page * page), chunk // page * page
         steps, retractions = play(
             max_running=running,
             kv_tokens=kv_tokens,
@@ -82,8 +86,9 @@ def test_sglang_takes_the_same_steps() -> None:
             clients=clients,
             prompts=prompts,
             outputs=outputs,
+            page_tokens=page,
         )
-        server = Server(Scheduler.SGLANG, running, kv_tokens, chunk)
+        server = Server(Scheduler.SGLANG, running, kv_tokens, chunk, page_tokens=page)
         assert simulated(server, clients, prompts, outputs) == (steps, retractions)
         retracted += sum(retractions)
     # The cases reach what they are for.

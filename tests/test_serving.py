@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from placer.errors import BadInputError
+from placer.hbm import ServerSettings
+from placer.prediction import level_server
 from placer.profiler.serving.server import Scheduler, Server
 from placer.profiler.serving.simulation import simulate
 from placer.profiler.serving.step_time import ConstantStepTimes
@@ -132,6 +134,13 @@ def test_a_server_falls_behind_where_its_queue_never_settles(share: float, behin
     assert figures.falls_behind is behind
     assert math.isinf(figures.queue_ms.mean) is behind
     assert figures.requests_per_s == pytest.approx(min(share, 1.0) / 0.120)
+
+
+def test_a_server_gives_out_the_pages_of_its_runtime() -> None:
+    settings = ServerSettings(1, 1024, 64, "bf16")
+    assert level_server(settings, ONE).page_tokens == 1
+    assert level_server(settings, ONE, sglang_page_tokens=64).page_tokens == 64
+    assert level_server(settings, ONE, Scheduler.VLLM, sglang_page_tokens=64).page_tokens == 16
 
 
 def test_given_arrivals_are_all_counted() -> None:

@@ -103,6 +103,15 @@ def test_prompts_share_a_prefill_step() -> None:
     assert (served.first_token_us / 1e3).tolist() == pytest.approx([30, 30, 30, 30, 60])
 
 
+@pytest.mark.parametrize(("page", "third_ms"), [(1, 30), (16, 60)])
+def test_prompts_take_whole_pages_of_a_chunk(page: int, third_ms: float) -> None:
+    # Three prompts of 20 tokens fill 60 of a chunk of 64; in pages of 16 each takes 32, and two fill it.
+    served = simulate(
+        closed_loop(3, *fixed_lengths(3, 20, 2)), server(chunk_tokens=64, page_tokens=page), TIMES
+    )
+    assert (served.first_token_us / 1e3).tolist() == pytest.approx([30, 30, third_ms])
+
+
 def test_a_prompt_is_cut_where_the_chunk_ends() -> None:
     # 300 + 212 of the second in the first step, its last 88 in the second.
     served = simulate(closed_loop(2, *fixed_lengths(2, 300, 2)), server(), TIMES)

@@ -188,6 +188,32 @@ def test_deferral_is_predicted_and_warned_of(job: Path, printed: Run, tmp_path: 
 
 
 @pytest.mark.parametrize(
+    "more", [("--prefill-from", "none"), ("--deferred-experts", 1), ("--skip-idle-cold",)], ids=str
+)
+def test_a_plan_is_evaluated_as_it_was_solved(
+    job: Path, printed: Run, tmp_path: Path, more: tuple[object, ...]
+) -> None:
+    document, _ = solved(job, printed, tmp_path, *more)
+    code, out, err = printed(
+        "evaluate",
+        *(tmp_path / "p.json", "--model", job / "model", "--trace", job / "trace.safetensors"),
+        *("--profile", job / "profile.json", "--json"),
+    )
+    assert code == 0, err
+    evaluated = json.loads(out)
+    told = {name: gain["mean"] for name, gain in document["heldout"]["gains"].items()}
+    assert {name: gain["mean"] for name, gain in evaluated["gains"].items()} == pytest.approx(told)
+    # Deferred experts are in the predicted steps alone, and that is said.
+    deferred = any("no expert is deferred here" in note for note in evaluated["notes"])
+    assert deferred == ("--deferred-experts" in more)
+    same = evaluated["step_us"]["plan"] == pytest.approx(document["predicted"]["moe_step_us"])
+    assert same != deferred
+    assert evaluated["dynamic"] == document["dynamic"]
+    left_out = any("prompts are left out" in note for note in evaluated["notes"])
+    assert left_out == ("none" in more)
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         (("--rate", 0), "--rate is 0"),

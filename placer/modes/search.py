@@ -94,7 +94,7 @@ def play(
     times: ModeTimes, settings: ServerSettings, request: CompareRequest, factors: Factors = UNCALIBRATED
 ) -> ServingFigures:
     """What clients see of a server of ``settings`` when its times are taken by ``factors``."""
-    server = level_server(settings, request.workload, request.scheduler)
+    server = level_server(settings, request.workload, request.scheduler, sglang_page_tokens=times.page_tokens)
     return serving_figures(
         times.step_times(settings, factors, request.seed), server, request.workload, request.seed
     )

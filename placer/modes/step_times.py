@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from placer.hbm import ServerSettings
+from placer.kv_pool import sglang_page_tokens
 from placer.level_cost import base_costs
 from placer.level_steps import LevelStepTimes, SizeTimes, quantiles
 from placer.model.spec import ModelSpec
@@ -46,6 +47,11 @@ class ModeTimes:
     def step_times(self, settings: ServerSettings, factors: Factors, seed: int) -> LevelStepTimes:
         """What a simulation of a server of ``settings`` asks for."""
         return LevelStepTimes(lambda kind, size: self._times(kind, size, settings, factors), seed)
+
+    @property
+    def page_tokens(self) -> int:
+        """Tokens of a page of the KV pool that SGLang gives the model."""
+        return sglang_page_tokens(self._model)
 
     def decode_step_us(self, settings: ServerSettings, running: int) -> float:
         """Mean decode step of ``running`` requests at their mean context."""

@@ -57,6 +57,12 @@ class SglangScheduler:
         used = pages(self._played.held[self._holding()], self._server.page_tokens)
         return (self._capacity - used) * self._server.page_tokens
 
+    def _paged(self, tokens: int) -> int:
+        return -(-tokens // self._server.page_tokens) * self._server.page_tokens
+
+    def _whole_pages(self, tokens: int) -> int:
+        return tokens // self._server.page_tokens * self._server.page_tokens
+
     def _to_come(self, request: int) -> int:
         return min(int(self._played.output[request] - self._played.produced[request]), CLIP_NEW_TOKENS)
 
@@ -85,8 +91,8 @@ class SglangScheduler:
             taken = min(rest, affordable if affordable > 0 else chunk)
             batch.append(_Admission(self._chunked, taken))
             ends = taken == rest
-            spoken_for += taken + (self._charged(self._chunked) if ends else 0)
-            chunk -= taken
+            spoken_for += self._paged(taken) + (self._charged(self._chunked) if ends else 0)
+            chunk -= self._paged(taken)
             if not ends:
                 return batch
             self._chunked = None
@@ -103,20 +109,22 @@ class SglangScheduler:
             if not alone and needed >= free - promised - spoken_for:
                 self._full = True
                 break
-            if not chunk:
+            ends = self._paged(asked) <= chunk
+            # Chunks end where pages do.
+            taken = asked if ends else self._whole_pages(self._whole_pages(chunk) + found) - found
+            if taken <= 0:
                 break
             played.admit()
-            taken = min(asked, chunk)
             batch.append(_Admission(request, taken))
-            chunk -= taken
-            ends = taken == asked
+            chunk -= self._paged(taken)
             copied += found
-            spoken_for += found + taken + (self._charged(request) if ends else 0)
-            if free - promised - spoken_for <= 0 or free <= copied + sum(part.tokens for part in batch):
+            spoken_for += found + self._paged(taken) + (self._charged(request) if ends else 0)
+            filled = copied + sum(self._paged(part.tokens) for part in batch)
+            if free - promised - spoken_for <= 0 or free <= filled:
                 self._full = True
             if not ends:
                 self._chunked = request
-            if self._full or not chunk:
+            if self._full or chunk <= 0:
                 break
         return batch
 
