@@ -138,7 +138,7 @@ def verify_joined(
         spec = joined_spec(profile, chosen=tuple(chosen), max_seconds=max_seconds, seed=seed)
         timed, repeats, kernels = time_joined(
             replace(spec, resident_bytes=resident_bytes),
-            profile.cost_model(),
+            profile.kernel_cost_model(),
             lambda done: progress(f"verify: {done.stage}", done.done / max(1, done.total)),
         )
     except MissingComponentError as error:

@@ -17,6 +17,9 @@ from placer import joined_verification
 from placer.answer.joined_verification import joined_answer
 from placer.joined_verification import JoinedVerification, hot_side_problem, verify_joined
 from placer.kernels.expert_shape import ExpertShape
+from placer.profiler.calibration import Calibration
+from placer.profiler.factor import Factors
+from placer.profiler.profile import Profile
 from placer.profiler.timing.joined_step import JoinedStep
 from placer.profiler.timing.joined_timing import JoinedSpec, TimedJoinedStep, predicted_sides_us, time_joined
 from placer.schemas.schema import schema
@@ -75,11 +78,13 @@ def test_both_sides_run_at_once_in_a_process_of_their_own() -> None:
     assert kernels.startswith("row-wise scaled_mm, expert by expert, CPU beside ")
 
 
-def verified(folder: Path) -> JoinedVerification:
+def verified(folder: Path, made: Profile | None = None) -> JoinedVerification:
     ids = np.tile(np.array([[[0, 1]] * 4]), (40, 1, 1))
     trace = token_trace(ids, experts=8, request=np.repeat(np.arange(10), 4).tolist())
     plan = placement({layer: [0] for layer in range(4)}, layers=range(4), experts=8)
-    return verify_joined(plan, tiny_model(folder), trace, profile(), layer_steps=4, max_seconds=5.0, seed=0)
+    return verify_joined(
+        plan, tiny_model(folder), trace, made or profile(), layer_steps=4, max_seconds=5.0, seed=0
+    )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -96,6 +101,34 @@ def test_a_kernel_that_fails_leaves_the_cold_side_standing(
     # A GPU that was there a moment ago.
     monkeypatch.setattr(joined_verification, "hot_side_problem", lambda model, profile: None)
     assert "finds no CUDA device" in str(verified(tmp_path).not_run)
+
+
+def test_kernels_alone_are_compared_whatever_the_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FP8 on the CPU stands where the GPU would, as above."""
+    factors = Factors(cold=3.0, hot=4.0, transfer=5.0)
+    calibration = Calibration("", "", factors, {}, (), (), 0.1, 0.0, (), "", "", ())
+    made = replace(profile(), calibration=calibration)
+    assert made.cost_model() != made.kernel_cost_model()
+
+    def on_the_cpu(
+        made: Profile, *, chosen: tuple[JoinedStep, ...], max_seconds: float, seed: int
+    ) -> JoinedSpec:
+        shape = made.cpu.shape
+        return JoinedSpec(
+            device="cpu", cold_backend="torch", threads=1, subpools=1, cold_shape=shape, hot_backend="torch",
+            hot_shape=shape, steps=chosen, seed=seed, max_seconds=max_seconds,
+        )  # fmt: skip
+
+    monkeypatch.setattr(joined_verification, "hot_side_problem", lambda model, profile: None)
+    monkeypatch.setattr(joined_verification, "joined_spec", on_the_cpu)
+    found = verified(tmp_path, made)
+    assert found.not_run is None
+    assert len(found.timed) == 4
+    for each in found.timed:
+        kernels = predicted_sides_us(made.kernel_cost_model(), each.joined_step)
+        assert (each.hot_us, each.cold_us) == kernels
 
 
 def test_four_bit_experts_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
