@@ -3,7 +3,7 @@
 from placer.hbm import HbmLedger, ServerSettings
 from placer.level import Level
 from placer.placement import PlacementDocument
-from placer.predicted_figures import PROMPTS_LEFT_OUT
+from placer.replays import PROMPTS_LEFT_OUT
 from placer.runtime_behaviour import DEFAULT_BEHAVIOUR, RuntimeBehaviour
 from placer.workload import Workload
 

@@ -19,8 +19,6 @@ from placer.units import counted
 from placer.workload import Workload
 
 NOT_REPLAYED = "prefill was not replayed"
-PROMPTS_LEFT_OUT = "prompts are left out (--prefill-from none): tokens/s counts them as free, TTFT is unknown"
-"""Note of a placement that was solved so."""
 FALLS_BEHIND = (
     "requests arrive faster than the server finishes them, or nearly so: waiting grows for as long as they arrive and "
     "has no steady value"

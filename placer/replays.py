@@ -22,6 +22,8 @@ EVALUATION_SEED = 1
 """Replay seed of the choosing and reporting steps: other draws than the solving ones."""
 EVALUATION_STEPS = 4
 """Steps of the choosing and reporting parts, in multiples of a solve's: they are only summed."""
+PROMPTS_LEFT_OUT = "prompts are left out (--prefill-from none): tokens/s counts them as free, TTFT is unknown"
+"""Note of a placement that was solved so."""
 
 
 class Replays:

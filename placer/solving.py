@@ -22,7 +22,6 @@ from placer.level_search import LevelSearch
 from placer.level_solution import LevelSolution, anew, exactly, own_bound_us
 from placer.model.spec import ModelSpec
 from placer.objective import Objective
-from placer.predicted_figures import PROMPTS_LEFT_OUT
 from placer.prediction import Prediction
 from placer.profiler.cost import CostModel
 from placer.profiler.steps import StepKind
@@ -31,7 +30,7 @@ from placer.profiler.trace.selection import coverage_of_mask, selection_counts
 from placer.profiler.trace.split import split_requests, splits_by_request
 from placer.profiler.trace.trace import Trace
 from placer.quick_check import QuickCheck
-from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, SPLIT_SHARES, Replays
+from placer.replays import EVALUATION_SEED, EVALUATION_STEPS, PROMPTS_LEFT_OUT, SPLIT_SHARES, Replays
 from placer.robust import robust_answer, robust_domains, search_robust, worst_us
 from placer.sensitivity import sensitivity
 from placer.solve_request import SolveRequest
