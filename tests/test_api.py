@@ -157,6 +157,10 @@ def test_a_name_that_is_none_is_refused() -> None:
             "shares of --mix sum to 2",
         ),
         (lambda: placer.export_check("placement.json"), "nothing to check"),
+        (
+            lambda: placer.calibrate("p", placement="p", model="m", trace=None, benchmark=["b"], factors=[]),
+            "--factors names no factor",
+        ),
         (lambda: placer.explain("a\0b", layer=1), "placement holds a NUL character"),
         (lambda: placer.bench(["a\0b"]), "instances holds a NUL character"),
         (lambda: placer.trace_synth("olmoe", output="\0"), "--output holds a NUL character"),

@@ -10,6 +10,7 @@ from placer.api.opened import Source, opened, paths_of
 from placer.api.routing import Routing, routing
 from placer.calibrating import Calibrated, CalibrateRequest
 from placer.calibrating import calibrate as calibrate_profile
+from placer.errors import BadInputError
 from placer.model.spec import ModelSpec, read_model
 from placer.output import checked_output
 from placer.placement import PlacementDocument, read_placement
@@ -43,13 +44,16 @@ def calibrate(
     Raises
     ------
     BadInputError
-        When they belong to different models, nothing was measured, or a server does not match the placement.
+        When they belong to different models, nothing was measured or is to be fitted, or a server does not match the
+        placement.
     """
     check_seed(seed)
     fitted = None
     if factors != "auto":
         known = {name.value: name for name in FactorName}
         fitted = tuple(choice(name, known, "--factors") for name in names(factors))
+        if not fitted:
+            raise BadInputError("--factors names no factor", f"give auto, or some of {', '.join(known)}")
     schedulers: dict[str, Scheduler | None] = {"auto": None, **{each.value: each for each in Scheduler}}
     served_by = choice(scheduler, schedulers, "--scheduler")
     if output is not None:
