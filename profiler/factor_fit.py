@@ -189,6 +189,8 @@ def _reason(
         return f"stays: {counted(figures, 'figure')} cannot tell more than {counted(figures, 'factor')} apart"
     if best.error <= EXPLAINED:
         return "stays: the figures are explained without it"
+    if not best.chosen and alone.is_known:
+        return "stays: no value of it brings the figures much closer, so they may contradict each other"
     if any(trial.is_known for trial in last if name in trial.chosen):
         return "stays: it does not explain what is left"
     if any(trial.at_limit for trial in last if name in trial.chosen):

@@ -567,6 +567,7 @@ def test_an_error_that_no_factor_explains_is_a_warning(
     found = calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest()).calibration
     assert found.factors == UNCALIBRATED
     assert found.error_after == found.error_before > 0.2
+    assert "no value of it brings the figures much closer" in found.reasons["cold"]
     (said,) = found.warnings
     assert said.startswith(
         f"warning: a mean error of {found.error_after:.1%} is left that no factor explains"
