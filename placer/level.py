@@ -8,7 +8,7 @@ from placer.hbm import HbmLedger, ServerSettings
 from placer.kv_pool import check_kv_settings, holds_kv_dtype, sglang_page_tokens, sglang_pool_tokens
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
-from placer.remedy import remedies
+from placer.remedy import largest, remedies
 from placer.units import counted, gib
 from placer.workload import Workload
 
@@ -101,8 +101,9 @@ def levels(
     check_kv_settings(model, chunk_tokens=chunk_tokens or 0, kv_dtype=kv_dtypes[-1], flag="--chunk")
     kv_dtypes = tuple(dtype for dtype in kv_dtypes if holds_kv_dtype(model, dtype))
     page = sglang_page_tokens(model)
-    tried = [
-        MemoryDemand(
+
+    def demand(requests: int, chunk: int, dtype: str) -> MemoryDemand:
+        return MemoryDemand(
             model=model,
             parallel=Parallelism(tp),
             budget_bytes=budget_bytes,
@@ -116,13 +117,31 @@ def levels(
             loss_bytes=loss_bytes,
             device_bytes=device_bytes,
         )
-        for dtype in kv_dtypes
-        for requests in running
-        for chunk in (
-            (sglang_pool_tokens(chunk, page) for chunk in chunk_grid(workload.prompt_tokens, requests))
-            if chunk_tokens is None
-            else (chunk_tokens,)
+
+    def chunks(requests: int) -> tuple[int, ...]:
+        if chunk_tokens is not None:
+            return (chunk_tokens,)
+        return tuple(
+            sglang_pool_tokens(chunk, page) for chunk in chunk_grid(workload.prompt_tokens, requests)
         )
+
+    def counts(dtype: str) -> tuple[int, ...]:
+        """With the most requests beside which every expert is hot: a few more would make the CPU compute."""
+        if max_running is not None:
+            return running
+        every = len(model.moe_layers) * model.experts
+        most = largest(
+            1,
+            running[-1],
+            lambda requests: demand(requests, chunks(requests)[0], dtype).room_experts == every,
+        )
+        return tuple(sorted({*running, *(() if most is None else (most,))}))
+
+    tried = [
+        demand(requests, chunk, dtype)
+        for dtype in kv_dtypes
+        for requests in counts(dtype)
+        for chunk in chunks(requests)
         if chunk >= requests
     ]
     fitting = tuple(

@@ -87,6 +87,24 @@ def test_each_level_holds_the_kv_of_its_running_requests(tiny: ModelSpec) -> Non
         assert spare >= 0
 
 
+def test_the_most_requests_beside_which_every_expert_is_hot_are_a_level(tiny: ModelSpec) -> None:
+    every = len(tiny.moe_layers) * tiny.experts
+    clients = Workload(512, 128, 8)
+    # What five requests and all experts take; six would push experts to the CPU, and the grid has 4, 6 and 8.
+    (least, *_) = every_level(tiny, replace(clients, concurrency=5), max_running=5)
+    budget = least.ledger.needed_bytes + every * expert_share_bytes(tiny, 1)
+    room = {
+        level.settings.max_running_requests: level.room_experts
+        for level in every_level(tiny, clients, budget_bytes=budget)
+        if level.settings.chunk_tokens == least.settings.chunk_tokens
+    }
+    assert room[5] == every
+    assert room[6] < every
+    assert list(room) == [1, 2, 3, 4, 5, 6]
+    fixed = every_level(tiny, clients, budget_bytes=budget, max_running=4)
+    assert {level.settings.max_running_requests for level in fixed} == {4}
+
+
 def test_least_kv_tokens_are_kept(tiny: ModelSpec) -> None:
     assert {level.settings.kv_tokens for level in every_level(tiny, min_kv_tokens=50_000)} == {50_000}
 

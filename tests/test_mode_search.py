@@ -13,7 +13,7 @@ from placer.modes.gpu_only import GpuLayers
 from placer.modes.hardware import ComparedHardware, profiled_hardware
 from placer.modes.hot_cold import solve_compared
 from placer.modes.memory import ModeMemory
-from placer.modes.mode import Mode, Way
+from placer.modes.mode import Cache, Mode, Way
 from placer.modes.request import CompareRequest
 from placer.modes.search import play, search, target_excess
 from placer.modes.step_times import ModeTimes
@@ -125,3 +125,24 @@ def test_hot_experts_beside_cold_ones_serve_as_many_as_the_target_allows(
     found = solve_compared(model, None, cost, CompareRequest(target, (1,), 8 * GIB, 8 * GIB), 1)
     assert found.level.settings.max_running_requests == running
     assert found.prediction.tpot_ms_p95 <= 1.001 * served.tpot_ms_p95
+
+
+@pytest.mark.parametrize("most", [5, 7, 11])
+@pytest.mark.parametrize("cache", [None, Cache.LRU])
+def test_the_most_requests_that_fit_beside_all_experts_are_tried(
+    model: ModelSpec, cache: Cache | None, most: int
+) -> None:
+    """A grid of 1, 2, 3, 4, 6, 8, 12 would leave room for one more unused, or take experts off the GPU for it."""
+    way = Way(Mode.GPU_ONLY if cache is None else Mode.STREAMED, Parallelism(1), cache)
+    free = CompareRequest(Workload(512, 512, 12), (1,), 8 * GIB, 8 * GIB)
+    needed = [
+        replace(demand, hot_per_layer=model.experts).ledger().needed_bytes
+        for demand in ModeMemory(
+            model, way, replace(free, workload=replace(free.workload, concurrency=most))
+        ).demands()
+        if demand.running == most
+    ]
+    tight = replace(free, budget_bytes=min(needed), device_bytes=min(needed))
+    demands = list(ModeMemory(model, way, tight).demands())
+    held = [demand.running for demand in demands if demand.hot_per_layer == model.experts]
+    assert max(held) == most

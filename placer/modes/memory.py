@@ -62,14 +62,28 @@ class ModeMemory:
 
     def demands(self) -> Iterator[MemoryDemand]:
         """Every server worth trying that fits: an LRU cache as large as it can be, without one a KV pool that holds
-        the longest requests together where that fits."""
+        the longest requests together where that fits. Beside the grid of running requests the most that fit are tried,
+        and the most beside a cache of every expert."""
         workload = self.request.workload
-        for running in running_grid(workload.concurrency):
+        grid = running_grid(workload.concurrency)
+        most = {self._most_running(grid[-1], self.least_per_layer)}
+        if self.way.cache is Cache.LRU:
+            most.add(self._most_running(grid[-1], self.model.experts))
+        for running in sorted({*grid, *most} - {0}):
             for chunk in chunk_grid(workload.prompt_tokens, running):
                 demand = self._demand(running, chunk)
                 if not demand.fits:
                     continue
                 yield self._cached(demand) if self.way.cache is Cache.LRU else self._pooled(demand)
+
+    def _most_running(self, clients: int, per_layer: int) -> int:
+        """The most requests that fit beside ``per_layer`` experts of every layer, in small chunks; 0 for none."""
+
+        def fits(running: int) -> bool:
+            chunk = chunk_grid(self.request.workload.prompt_tokens, running)[0]
+            return replace(self._demand(running, chunk), hot_per_layer=per_layer).fits
+
+        return largest(1, clients, fits) or 0
 
     def most_kv_tokens(self) -> int:
         """The largest KV pool beside the fewest experts, in whole pages; 0 when not even the least server fits."""
