@@ -205,8 +205,8 @@ def _mismatches(
     found += [
         (
             path,
-            f"{run.failed} of {counted(run.failed + run.requests, 'request')} of a benchmark failed: the others "
-            "ran on a server that was not full",
+            f"{run.failed} of {counted(run.failed + run.requests, 'request')} of a benchmark got no answer: the "
+            "others ran on a server that was not full",
             "see why in the server's log and run it again, or add --force",
         )
         for path, run in runs
@@ -262,7 +262,7 @@ def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) 
             f"({run.lengths_option})"
         )
     if run.failed:
-        notes.append(f"left out: {counted(run.failed, 'request')} of {name} that failed")
+        notes.append(f"left out: {counted(run.failed, 'request')} of {name} that got no answer")
     return notes
 
 

@@ -29,6 +29,7 @@ class VllmResult(ClientResult):
 
         Releases of 2025 do not count the requests that failed: those that were asked for and not answered.
         """
+        asked = self.num_prompts if self.input_lens is None else len(self.input_lens)
         ramped = self if self.ramp_up_strategy is None else self.model_copy(update={"request_rate": "ramped"})
         return ramped.benchmark(
             name,
@@ -36,7 +37,7 @@ class VllmResult(ClientResult):
             scheduler=Scheduler.SGLANG if self.backend.startswith(Scheduler.SGLANG.value) else Scheduler.VLLM,
             model=self.model_id,
             dataset=None,
-            failed=max(0, self.num_prompts - self.completed) if self.failed is None else self.failed,
+            failed=max(0, asked - self.completed) if self.failed is None else self.failed,
             drafted=self.spec_decode_acceptance_length is not None,
             server=None,
         )

@@ -204,6 +204,10 @@ def test_results_of_earlier_releases_are_read(tmp_path: Path) -> None:
         4,
         20.0,
     )
+    # Where the requests are listed, a data set may have held fewer than were asked for.
+    listed = vllm | {"num_prompts": 7, "input_lens": [8] * 5, "output_lens": [5, 5, 5, 5, 0]}
+    (run,) = read_benchmark_file(written(tmp_path / "listed", listed)).runs
+    assert run.failed == 1
 
 
 def test_vllms_client_may_measure_sglangs_server(tmp_path: Path) -> None:

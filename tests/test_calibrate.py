@@ -524,7 +524,7 @@ def test_a_benchmark_of_which_half_failed_is_refused_unless_forced(
     written(files["benchmark"], result | {"errors": [""] * 64 + ["refused"] * 64})
     code, _, err = run(*arguments(files), "-o", tmp_path / "c.json")
     assert code == 2
-    assert "64 of 128 requests of a benchmark failed" in " ".join(err.split())
+    assert "64 of 128 requests of a benchmark got no answer" in " ".join(err.split())
     code, _, err = run(*arguments(files), "--force", "-o", tmp_path / "c.json")
     assert code == 0
     assert "warning: forced: 64 of 128 requests" in err
