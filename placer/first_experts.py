@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.hbm import ServerSettings
-from placer.level_cost import StepCosts, base_costs, chunk_weight, step_costs
+from placer.level_cost import StepCosts, base_costs, prompt_steps, step_costs
 from placer.model.spec import ModelSpec
 from placer.objective import Weighting
 from placer.profiler.cost import CostModel
@@ -54,10 +54,12 @@ class FirstExperts:
     ) -> Floats:
         """As `LevelCosts.weighted_us` with the first n experts of each layer hot, by n: float [E + 1]."""
         running = settings.max_running_requests
-        chunk = min(settings.chunk_tokens, workload.computed_prompt_tokens)
+        prompt = prompt_steps(settings, workload)
         parts = [(self._replays.decode(running), weighting.decode / running)]
-        if (prefill := self._replays.prefill(chunk)) is not None:
-            parts.append((prefill, weighting.prefill * chunk_weight(workload, chunk)))
+        sizes = ((prompt.chunk_tokens, prompt.chunks), (prompt.rest_tokens, 1.0))
+        for tokens, count in sizes:
+            if tokens and (prefill := self._replays.prefill(tokens)) is not None:
+                parts.append((prefill, weighting.prefill * count / workload.output_tokens))
         total = np.zeros(self._model.experts + 1)
         for steps, share in parts:
             if share > 0:

@@ -16,6 +16,7 @@ from placer.interval import CONFIDENCE, Interval
 from placer.level import Level
 from placer.level_cost import LevelCosts, StepCosts, step_costs
 from placer.model.spec import ModelSpec
+from placer.objective import OUTPUT_TOKEN
 from placer.profiler.cost import CostModel
 from placer.profiler.replay import rows_of
 from placer.profiler.steps import StepKind, Steps
@@ -205,8 +206,7 @@ def _step_us(
 
 def _weighted(costs: LevelCosts) -> list[tuple[StepCosts, float]]:
     """The kinds of steps with the weight of a step's time in the time per output token."""
-    decode = (costs.decode, 1.0 / costs.decode.tokens)
-    return [decode] if costs.prefill is None else [decode, (costs.prefill, costs.prefill_weight)]
+    return list(costs.weighted_parts(OUTPUT_TOKEN))
 
 
 def _ratio(costs: LevelCosts, other: Mask, plan: Mask) -> float:

@@ -24,6 +24,9 @@ that finds every slot masked."""
 HOT_FIXED_WHEN = FixedCharge.ANY_MEMBER
 """It skips the GPU part of a layer that holds no hot expert (the same function)."""
 
+_SEVERAL_END = 0.5
+"""Requests that end per decode step (R / O) beyond which their prompts share chunks: then a fifth of them do."""
+
 
 @dataclass(frozen=True)
 class StepCosts:
@@ -168,14 +171,15 @@ def step_load(kind: StepKind, tokens: int, settings: ServerSettings, workload: W
 class LevelCosts:
     """A level's decode steps and prefill chunks, weighted to microseconds per output token.
 
-    A decode step yields one token of each running request, so it weighs 1 / (R · S_dec); a prompt of P
-    tokens, of which the prefix cache lacks P', is paid by O output tokens, so a chunk of C weighs
-    P' / (O · C · S_pre).
+    A decode step yields one token of each running request, so it weighs 1 / (R · S_dec); a prompt is paid by O output
+    tokens, so each of its chunks weighs 1 / (O · S_pre), and the shorter step with the rest of it as well.
     """
 
     decode: StepCosts
     prefill: StepCosts | None
     prefill_weight: float
+    rest: StepCosts | None = None
+    rest_weight: float = 0.0
 
     def output_token_us(self, hot: Mask) -> float:
         """Mean microseconds per output token under ``hot``, base included."""
@@ -190,7 +194,32 @@ class LevelCosts:
         parts = [(self.decode, weighting.decode / self.decode.tokens)]
         if self.prefill is not None:
             parts.append((self.prefill, weighting.prefill * self.prefill_weight))
+        if self.rest is not None:
+            parts.append((self.rest, weighting.prefill * self.rest_weight))
         return tuple((part, share) for part, share in parts if share > 0)
+
+
+@dataclass(frozen=True)
+class PromptSteps:
+    """Prefill steps of a prompt of mean length: ``chunks`` of ``chunk_tokens``, and one of ``rest_tokens`` if any."""
+
+    chunk_tokens: int
+    chunks: float
+    rest_tokens: int
+
+
+def prompt_steps(settings: ServerSettings, workload: Workload) -> PromptSteps:
+    """Steps of the tokens of a prompt that the prefix cache lacks.
+
+    A prompt is computed when a request has ended. Where that is seldom another's is not there to fill up its last
+    chunk; where several end in a step, their prompts share chunks.
+    """
+    computed = workload.computed_prompt_tokens
+    chunk = min(settings.chunk_tokens, computed)
+    if settings.max_running_requests > _SEVERAL_END * workload.output_tokens:
+        return PromptSteps(chunk, computed / chunk, 0)
+    chunks, rest = divmod(computed, chunk)
+    return PromptSteps(chunk, float(chunks), rest)
 
 
 def level_costs(
@@ -201,18 +230,27 @@ def level_costs(
     settings: ServerSettings,
     workload: Workload,
     tp: int,
+    *,
+    rest: Steps | None = None,
 ) -> LevelCosts:
-    """Costs of a level's steps, with the weight of its prefill chunks."""
+    """Costs of a level's steps, with the weight of its prefill chunks and of steps with the ``rest`` of a prompt.
+
+    Without those the rest is taken as a share of a chunk.
+    """
     decode_costs = step_costs(model, cost, decode, settings, workload, tp)
     if prefill is None:
         return LevelCosts(decode_costs, None, 0.0)
     prefill_costs = step_costs(model, cost, prefill, settings, workload, tp)
-    return LevelCosts(decode_costs, prefill_costs, chunk_weight(workload, prefill_costs.tokens))
-
-
-def chunk_weight(workload: Workload, chunk_tokens: int) -> float:
-    """Chunks of so many prompt tokens that an output token pays for."""
-    return workload.computed_prompt_tokens / (workload.output_tokens * chunk_tokens)
+    if rest is None:
+        chunks = workload.computed_prompt_tokens / prefill_costs.tokens
+        return LevelCosts(decode_costs, prefill_costs, chunks / workload.output_tokens)
+    return LevelCosts(
+        decode_costs,
+        prefill_costs,
+        workload.computed_prompt_tokens // prefill_costs.tokens / workload.output_tokens,
+        step_costs(model, cost, rest, settings, workload, tp),
+        1.0 / workload.output_tokens,
+    )
 
 
 def placement_problem(

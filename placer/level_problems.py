@@ -70,12 +70,15 @@ class LevelProblems:
         ``limited`` is the problem that minimises the limit.
         """
         costs = self.costs(level)
-        shares = {part.kind: share for part, share in costs.weighted_parts(limit.weighting)}
+        shares = {(part.kind, part.tokens): share for part, share in costs.weighted_parts(limit.weighting)}
         own = [part for part, _ in costs.weighted_parts(self.weighed(level))]
-        if not shares.keys() <= {part.kind for part in own}:
+        if not shares.keys() <= {(part.kind, part.tokens) for part in own}:
             return None
         weight = np.concatenate(
-            [np.full(len(part.hot_us), shares.get(part.kind, 0.0) / len(part.hot_us)) for part in own]
+            [
+                np.full(len(part.hot_us), shares.get((part.kind, part.tokens), 0.0) / len(part.hot_us))
+                for part in own
+            ]
         )
         return TimeLimit(weight, limited.linear_us, limit.target_us - limited.constant_us)
 

@@ -86,8 +86,9 @@ class LevelSteps:
         if not self._cost.behaviour.deferred_experts:
             self._keep(costs.decode)
         self._prompts_are_free = costs.prefill is None
-        if costs.prefill is not None:
-            self._keep(costs.prefill)
+        for prompts in (costs.prefill, costs.rest):
+            if prompts is not None:
+                self._keep(prompts)
 
     def under(self, masks: Mapping[str, Mask]) -> "LevelSteps":
         """The same steps under other placements; what either replays the other knows."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from placer.errors import BadInputError
 from placer.level import Level
-from placer.level_cost import LevelCosts, level_costs
+from placer.level_cost import LevelCosts, level_costs, prompt_steps
 from placer.model.spec import ModelSpec
 from placer.profiler.cost import CostModel
 from placer.profiler.deferred import immediate_experts
@@ -103,15 +103,16 @@ class Replays:
         self, model: ModelSpec, cost: CostModel, level: Level, workload: Workload, tp: int
     ) -> LevelCosts:
         """What the replayed steps cost at ``level``."""
-        chunk = min(level.settings.chunk_tokens, workload.computed_prompt_tokens)
+        prompt = prompt_steps(level.settings, workload)
         return level_costs(
             model,
             cost,
             self.decode(level.settings.max_running_requests),
-            self.prefill(chunk),
+            self.prefill(prompt.chunk_tokens),
             level.settings,
             workload,
             tp,
+            rest=self.prefill(prompt.rest_tokens) if prompt.rest_tokens else None,
         )
 
     def notes(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solvers.problem import Mask
 from placer.target_advice import target_advice
+from placer.target_floor import below_floor
 from placer.targets import targets_missed
 from placer.whole_layers import whole_layers
 
@@ -163,7 +164,13 @@ def solve_untraced(
                 return None
             return None if found is None else tried.figures(found.level, found.hot)
 
-        advice = target_advice(request, choosing.reached, check, lambda text: progress(text, 0.9))
+        advice = target_advice(
+            request,
+            choosing.reached,
+            check,
+            lambda text: progress(text, 0.9),
+            out_of_reach=below_floor(model, cost, request),
+        )
         goodput = request.objective is Objective.GOODPUT
         raise targets_missed(request.workload, choosing.reached, advice, goodput=goodput)
     level, hot, costs = best.level, best.hot, choosing.costs(best.level)

@@ -8,7 +8,7 @@ import pytest
 from tiny_model import tiny_cost, tiny_model
 
 from placer.hbm import ServerSettings
-from placer.level_cost import StepCosts, level_costs, placement_problem, step_costs
+from placer.level_cost import StepCosts, level_costs, placement_problem, prompt_steps, step_costs
 from placer.profiler.steps import StepKind, Steps
 from placer.workload import Workload
 
@@ -107,6 +107,42 @@ def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Pa
     decode = (40.0 + 4 * 360.0) / 2
     prefill = (40.0 + 4 * (20 + 8 * 140)) / 8
     assert made.output_token_us(hot_first(0)) == pytest.approx(decode + prefill, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "running", "chunks", "rest"),
+    [
+        (64, 32, 1, 2.0, 0),
+        # 32 + 32 + 1: the last token takes a step of its own.
+        (65, 32, 1, 2.0, 1),
+        (31, 32, 16, 1.0, 0),
+        # More than every second step ends a request: the next prompts share chunks.
+        (65, 32, 17, 65 / 32, 0),
+    ],
+)
+def test_what_is_left_of_a_prompt_takes_a_step_of_its_own(
+    prompt: int, output: int, running: int, chunks: float, rest: int
+) -> None:
+    found = prompt_steps(ServerSettings(running, 4096, 32, "bf16"), Workload(prompt, output, running))
+    assert (found.chunk_tokens, found.chunks, found.rest_tokens) == (min(prompt, 32), chunks, rest)
+
+
+def test_an_output_token_pays_for_the_rest_of_its_prompt(tmp_path: Path) -> None:
+    model, cost = tiny_model(tmp_path), tiny_cost()
+    made = level_costs(
+        model,
+        cost,
+        steps([1, 1, 0, 0, 0, 0, 0, 2], 2),
+        steps([4, 4, 4, 4, 4, 4, 4, 4], 16, StepKind.PREFILL),
+        SETTINGS,
+        replace(WORKLOAD, prompt_tokens=36),
+        1,
+        rest=steps([1, 1, 1, 1, 1, 1, 1, 1], 4, StepKind.PREFILL),
+    )
+    # Two chunks of 16 and a step of 4 tokens, a row for each expert: 20 + 8 * 110 µs a layer.
+    decode = (40.0 + 4 * 360.0) / 2
+    prompt = 2 * (40.0 + 4 * (20 + 8 * 140)) + 40.0 + 4 * (20 + 8 * 110)
+    assert made.output_token_us(hot_first(0)) == pytest.approx(decode + prompt / 8, rel=1e-3)
 
 
 @pytest.mark.parametrize("heaviest_factor", [0.0, 4.0])

@@ -87,15 +87,29 @@ def test_objectives_without_meaning_are_refused(
 
 @pytest.mark.parametrize("trace", [None, "none"])
 @pytest.mark.parametrize("objective", ["throughput", "latency", "goodput"])
-def test_a_target_out_of_reach_ends_with_3_and_what_was_tried(
+def test_a_target_below_a_step_without_experts_is_told_at_once(
     job: Path, printed: Run, tmp_path: Path, trace: str | None, objective: str
 ) -> None:
     options = ["--objective", objective, "--slo-tpot", "0.001"]
     code, _, err = printed(*solve(job, tmp_path / "p.json", *options, trace=trace))
     assert code == 3
     said = " ".join(err.split())
+    assert "relax to --slo-tpot" in said
+    assert "out of reach of any plan is --slo-tpot of 0.001 ms (a decode step of one request takes" in said
+    assert "Tried in vain" not in said
+
+
+@pytest.mark.parametrize("trace", [None, "none"])
+@pytest.mark.parametrize("objective", ["throughput", "latency", "goodput"])
+def test_a_target_out_of_reach_ends_with_3_and_what_was_tried(
+    job: Path, printed: Run, tmp_path: Path, trace: str | None, objective: str
+) -> None:
+    options = ["--objective", objective, "--slo-tpot", "0.15"]
+    code, _, err = printed(*solve(job, tmp_path / "p.json", *options, trace=trace))
+    assert code == 3
+    said = " ".join(err.split())
     nothing = "no request at any level keeps" if objective == "goodput" else "no level meets"
-    assert f"{nothing} --slo-tpot of 0.001 ms (best level reaches" in said
+    assert f"{nothing} --slo-tpot of 0.15 ms (best level reaches" in said
     assert "relax to --slo-tpot" in said
     assert "Tried in vain: --kv-dtype fp8, --concurrency 1" in said
     assert not (tmp_path / "p.json").exists()

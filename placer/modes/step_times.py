@@ -6,7 +6,7 @@ import numpy as np
 
 from placer.hbm import ServerSettings
 from placer.kv_pool import sglang_page_tokens
-from placer.level_cost import base_costs
+from placer.level_cost import base_costs, prompt_steps
 from placer.level_steps import LevelStepTimes, SizeTimes, quantiles
 from placer.model.spec import ModelSpec
 from placer.modes.layer_times import Floats, LayerTimes
@@ -61,10 +61,14 @@ class ModeTimes:
 
     def prefill_us(self, settings: ServerSettings) -> float:
         """Mean time of one prompt, in chunks where it is longer."""
-        computed = self._workload.computed_prompt_tokens
-        size = min(settings.chunk_tokens, computed)
-        times = self._times(StepKind.PREFILL, size, settings, UNCALIBRATED)
-        return (times.base_us + float(times.layers_us.mean())) * computed / size
+        prompt = prompt_steps(settings, self._workload)
+
+        def step_us(size: int) -> float:
+            times = self._times(StepKind.PREFILL, size, settings, UNCALIBRATED)
+            return times.base_us + float(times.layers_us.mean())
+
+        rest_us = step_us(prompt.rest_tokens) if prompt.rest_tokens else 0.0
+        return prompt.chunks * step_us(prompt.chunk_tokens) + rest_us
 
     def output_token_us(self, settings: ServerSettings) -> float:
         """Mean microseconds per output token, with the request's share of its prompt."""
