@@ -1,5 +1,8 @@
 """What reaches the terminal: 100 columns, commands whole, and nothing raw from names and files."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -125,3 +128,24 @@ def test_a_table_too_wide_for_the_terminal_cuts_no_number(
     err = capsys.readouterr().err
     words = "placement decode step tokens/s frequency 24.35 ms (+6.7%) 1,234.5"
     assert sorted(err.split()) == sorted(words.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["hardware", "--list"], 0), (["inspect", "--model", "nowhere"], 2)]
+)
+@pytest.mark.parametrize("refusing", ["closed pipe", "full disk"])
+def test_text_that_nobody_can_read_changes_no_exit_code(
+    arguments: list[str], code: int, refusing: str
+) -> None:
+    if refusing == "full disk":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "placer", *arguments], stdout=subprocess.PIPE, stderr=stderr, check=False
+        )
+    finally:
+        os.close(stderr)
+    assert done.returncode == code

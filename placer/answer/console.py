@@ -78,9 +78,9 @@ def command(label: str, words: Sequence[str], *, width: int = WIDTH) -> Text:
 
 
 def print_line(text: str, *, indent: str = "  ", whole: Iterable[str] = ()) -> None:
-    """Print one message to stderr, wrapped at spaces; whatever stderr refuses is left unsaid."""
+    """Print one message to stderr, wrapped at spaces."""
     width = _width(Console(stderr=True))
-    with contextlib.suppress(OSError):
+    with _unsaid_where_refused():
         sys.stderr.write(wrapped(visible(text), width=width, indent=indent, whole=map(visible, whole)) + "\n")
 
 
@@ -94,8 +94,20 @@ def print_answer(answer: RenderableType, detail: Detail = Detail.USUAL) -> None:
         stderr=True, width=width, soft_wrap=False, markup=False, emoji=False, highlight=False
     )
     # In a group, a text keeps its own way of wrapping.
-    for line in Segment.split_lines(console.render(Group(*chosen_parts(answer, detail)))):
-        console.print(Segments([*_without_trailing_blanks(line), Segment.line()]), end="", crop=False)
+    with _unsaid_where_refused():
+        for line in Segment.split_lines(console.render(Group(*chosen_parts(answer, detail)))):
+            console.print(Segments([*_without_trailing_blanks(line), Segment.line()]), end="", crop=False)
+
+
+@contextlib.contextmanager
+def _unsaid_where_refused() -> Iterator[None]:
+    """Whatever stderr refuses is left unsaid, with all that follows: a closed pipe or a full disk is no result."""
+    try:
+        yield
+    except OSError:
+        # What stderr still holds would be tried again when the interpreter ends, and change the exit code.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _without_trailing_blanks(line: Sequence[Segment]) -> list[Segment]:
@@ -110,6 +122,10 @@ def _without_trailing_blanks(line: Sequence[Segment]) -> list[Segment]:
 
 class _PlainConsole(Console):
     """A console on which only rich itself writes control sequences, never the text it is given."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: rich would end the command with 1."""
+        raise BrokenPipeError
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """The segments of ``renderable``, their text made `visible`; lines outside tables are `wrapped`."""
