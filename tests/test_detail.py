@@ -1,6 +1,7 @@
 """What -q and -v print, and what a log shows of progress."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,20 @@ def test_a_log_gets_a_line_every_ten_seconds_with_the_time_left_where_it_is_know
     assert lines.due("timing", 0.1, 540.0, 160.0) == "timing: 10% done, about 9 min left"
     assert lines.due("starting", 0.0, None, 170.0) == "starting ..."
     assert lines.due("timing", 0.01, None, 180.0) == "timing: 1% done"
+
+
+def test_a_step_that_takes_long_is_told_again_in_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("placer.cli.progress.SECONDS_BETWEEN_LINES", 0.01)
+    monkeypatch.setattr("placer.cli.progress.SECONDS_BETWEEN_LOOKS", 0.01)
+    said = ""
+    with ProgressBar() as bar:
+        bar("loading the checkpoint", 0.0)
+        patience = time.monotonic() + 30.0
+        while said.count("\n") < 3 and time.monotonic() < patience:
+            said += capsys.readouterr().err
+    assert said.startswith("loading the checkpoint ...\n" * 3)
 
 
 def test_short_work_says_nothing_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,17 @@ def test_a_line_that_is_no_prompt_is_named(tmp_path: Path, line: str, told: str)
     assert "bad.jsonl, line 2" in caught.value.what
 
 
+def test_a_folder_stands_for_its_files_that_hold_text(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for name, text in (("a.py", "a = 1"), ("py.typed", ""), ("blank.py", "\n \n"), (".hidden", "b = 2")):
+        written(folder, name, text)
+    assert [prompt.text for prompt in read_prompts([str(folder)])] == ["a = 1"]
+    (folder / "a.py").unlink()
+    with pytest.raises(BadInputError, match="code: it holds no text"):
+        read_prompts([str(folder)])
+
+
 def test_unusable_sources_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     (tmp_path / "empty").mkdir()

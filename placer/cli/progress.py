@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -11,12 +12,17 @@ from placer.cli.terminal import quiet, say
 
 SECONDS_BETWEEN_LINES = 10.0
 """The least between two lines of a log."""
+SECONDS_BETWEEN_LOOKS = 1.0
+"""Between two looks at whether a line is due while a step takes long."""
 LOG_LINE = re.compile(r"\S.*(?: \.\.\.|: \d+% done(?:, about \d+ (?:s|min) left)?)")
 """What `ProgressLines` says."""
 
 
 class ProgressBar:
-    """Progress on stderr with the time left."""
+    """Progress on stderr with the time left.
+
+    In a log a step that takes long is told again now and then, so that nobody takes it for dead.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -54,13 +60,22 @@ class ProgressBar:
         now_s = time.monotonic()
         self._pace = Pace(now_s)
         self._lines = None if quiet() or terminal else ProgressLines(now_s, SECONDS_BETWEEN_LINES)
+        self._lock = threading.Lock()
+        self._latest: tuple[str, float, float | None] | None = None
+        self._ended = threading.Event()
+        self._reminder = threading.Thread(target=self._remind, daemon=True)
 
     def __enter__(self) -> "ProgressBar":
         self._progress.start()
+        if self._lines is not None:
+            self._reminder.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self._progress.stop()
+        if self._lines is not None:
+            self._ended.set()
+            self._reminder.join()
 
     def __call__(self, text: str, share: float) -> None:
         """Show ``text`` and the share that is done; stops here if the command was interrupted."""
@@ -71,8 +86,23 @@ class ProgressBar:
         left_s = self._pace.left_s(share, now_s)
         ends_s = None if left_s is None else now_s + left_s
         self._progress.update(self._task, description=visible(text), completed=share, ends_s=ends_s)
-        if self._lines is not None and (line := self._lines.due(text, share, left_s, now_s)) is not None:
-            say(line)
+        self._latest = text, share, ends_s
+        self._say_if_due()
+
+    def _say_if_due(self) -> None:
+        if self._lines is None or self._latest is None:
+            return
+        with self._lock:
+            text, share, ends_s = self._latest
+            now_s = time.monotonic()
+            left_s = None if ends_s is None or ends_s <= now_s else ends_s - now_s
+            line = self._lines.due(text, share, left_s, now_s)
+            if line is not None:
+                say(line)
+
+    def _remind(self) -> None:
+        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
+            self._say_if_due()
 
 
 class ProgressLines:

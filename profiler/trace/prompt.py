@@ -46,7 +46,8 @@ def read_prompts(
 
     A ``.jsonl`` file holds a prompt per line: an object with ``prompt`` or ``text``, ``messages`` or
     ``prompt_token_ids``, and optionally its own ``domain``. Any other file is text; one longer than
-    ``cut_characters`` becomes several prompts, cut at white space. A directory stands for the files in it.
+    ``cut_characters`` becomes several prompts, cut at white space. A directory stands for the files in it that hold
+    text.
     Of a domain with more than ``most_per_domain`` prompts, as many are taken, evenly spaced.
 
     Raises
@@ -59,9 +60,14 @@ def read_prompts(
     prompts: list[Prompt] = []
     for source in sources:
         name, path = _named(source)
-        for file in _files(path):
-            domain = name or (path.name if path.is_dir() else file.stem)
-            prompts.extend(_prompts(file, domain, cut_characters))
+        found = [
+            prompt
+            for file in _files(path)
+            for prompt in _prompts(file, name or (path.name if path.is_dir() else file.stem), cut_characters)
+        ]
+        if not found:
+            raise BadInputError(f"{path}: it holds no text", "give a file with text")
+        prompts.extend(found)
     if not prompts:
         raise BadInputError(
             "there is no prompt to record",
@@ -117,8 +123,6 @@ def _prompts(path: Path, domain: str, cut_characters: int) -> list[Prompt]:
         ]
     else:
         found = [Prompt(domain, text=piece) for piece in _pieces(text, cut_characters)]
-    if not found:
-        raise BadInputError(f"{path}: it holds no text", "give a file with text")
     return found
 
 
