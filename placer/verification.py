@@ -32,8 +32,10 @@ BY_DATASHEET = (
     "replaces it"
 )
 TRUSTED_TIMES, TRUSTED_MAPE = 2.0, 0.05
-"""A mean error up to so many times the profile's own held-out error is trusted, and any up to so much; none beyond
+"""A mean error up to so many times the profile's own held-out error is expected, and any up to so much; none beyond
 `MOST_MAPE`, with which nothing is planned."""
+ROUGH_MAPE = 0.1
+"""A mean error above which times are rough, however large the profile's own is."""
 WORST = 10
 """Layer-steps listed with the largest errors."""
 PREFILL_TOKENS = 256
@@ -202,12 +204,14 @@ class Verification:
     @property
     def drift_advice(self) -> str | None:
         """What to do when the machine is no longer the one that was profiled; None while it is."""
-        moved = max((drift.drift for drift, part in self.by_regime() if part), key=abs)
-        if abs(moved) <= DRIFT_LIMIT:
+        run = [drift for drift, part in self.by_regime() if part]
+        most = max(run, key=lambda drift: abs(drift.drift))
+        if abs(most.drift) <= DRIFT_LIMIT:
             return None
+        where = "" if len(run) == 1 else f" in {_regime_name(most)}"
         return (
-            f"this machine is now {abs(moved):.0%} {'slower' if moved > 0 else 'faster'} than when it was "
-            "profiled: run placer profile again"
+            f"this machine is now {abs(most.drift):.0%} {'slower' if most.drift > 0 else 'faster'}{where} than when "
+            "it was profiled: run placer profile again"
         )
 
     @property
@@ -219,15 +223,13 @@ class Verification:
                 f"the predicted times are off by {off:.1%} on average, and of a profile for which nothing was timed: "
                 "run placer profile here before you rely on them"
             )
-        if off <= min(max(TRUSTED_TIMES * own, TRUSTED_MAPE), MOST_MAPE):
-            return (
-                f"trust the predicted times of the cold side: off by {off:.1%} on average, where the profile's own "
-                f"held-out error is {own:.1%}"
-            )
-        return (
-            f"do not rely on the predicted times of the cold side: off by {off:.1%} on average, where the profile's "
-            f"own held-out error is {own:.1%}"
-        )
+        if off > min(max(TRUSTED_TIMES * own, TRUSTED_MAPE), MOST_MAPE):
+            said = "do not rely on the predicted times of the cold side"
+        elif off > ROUGH_MAPE:
+            said = "the predicted times of the cold side are rough, as the profile is"
+        else:
+            said = "trust the predicted times of the cold side"
+        return f"{said}: off by {off:.1%} on average, where the profile's own held-out error is {own:.1%}"
 
     def worst(self) -> list[TimedLayerStep]:
         """The layer-steps with the largest errors, largest first."""

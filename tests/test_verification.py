@@ -138,9 +138,10 @@ def test_a_machine_that_changed_is_told_from_a_prediction_that_was_wrong() -> No
     assert found.document()["mape"] == pytest.approx((0.01 + 0.01 + 6 / 106) / 3)
     assert found.drift == pytest.approx(0.02)
     assert found.drift_advice == (
-        "this machine is now 6% slower than when it was profiled: run placer profile again"
+        "this machine is now 6% slower in calls of 65 tokens or more than when it was profiled: run placer profile "
+        "again"
     )
-    assert "6% faster" in str(found_with(-0.06).drift_advice)
+    assert "6% faster in calls" in str(found_with(-0.06).drift_advice)
     assert found_with(0.03).drift_advice is None
 
 
@@ -179,16 +180,18 @@ def test_errors_near_the_profiles_own_are_trusted(heldout: float | None, said: s
 def test_errors_far_beyond_the_profiles_own_are_not_relied_on() -> None:
     # (1 + 1 + 33) / 3 = 11.8 %.
     found = found_with(0.5)
-    assert replace(found, heldout_mape=0.06).judgement.startswith("trust the")
     assert replace(found, heldout_mape=0.05).judgement == (
         "do not rely on the predicted times of the cold side: off by 11.8% on average, where the profile's own "
         "held-out error is 5.0%"
     )
 
 
-def test_errors_beyond_what_is_planned_with_are_never_relied_on() -> None:
-    # (1 + 1 + 67) / 3 = 23 % and (1 + 1 + 93) / 3 = 31 %, of a profile that was off by 25 % itself.
-    assert replace(found_with(2.0), heldout_mape=0.25).judgement.startswith("trust the")
+def test_a_bad_profile_makes_no_error_good() -> None:
+    # (1 + 1 + 33) / 3 = 11.8 %, (1 + 1 + 67) / 3 = 23 % and (1 + 1 + 93) / 3 = 31 %.
+    assert (
+        "are rough, as the profile is: off by 11.8%" in replace(found_with(0.5), heldout_mape=0.06).judgement
+    )
+    assert "are rough, as the profile is" in replace(found_with(2.0), heldout_mape=0.25).judgement
     assert replace(found_with(13.0), heldout_mape=0.25).judgement.startswith("do not rely")
 
 
