@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from placer.model.spec import ModelSpec
 
 SCHEMA = "placer.placement/1"
+FORCED = "warning: forced: "
+"""How a note begins that says what would have refused the plan."""
 _SCHEMA = re.compile(r"^placer\.placement/(\d+)(\.\d+)?$")
 
 

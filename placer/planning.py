@@ -17,7 +17,7 @@ from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
 from placer.objective import UNITS
 from placer.parallelism import Parallelism
-from placer.placement import PlacementDocument
+from placer.placement import FORCED, PlacementDocument
 from placer.predicted_figures import behaviour_notes, figures, plan_figures, prediction_origin, ttft_reason
 from placer.profiler.datasheet_cpu import DatasheetCpu
 from placer.profiler.profile import Profile
@@ -217,7 +217,7 @@ def placement_document(
         },
         "dynamic": planned_dynamic(model, trace, profile, request, solved, null_reasons),
         "notes": [
-            *(f"warning: forced: {each}" for each in forced),
+            *(f"{FORCED}{each}" for each in forced),
             *_fit_warnings(profile),
             *((HOST_MEMORY_NOTE,) if host_unchecked else ()),
             *behaviour_notes(request.behaviour, workload, trace),

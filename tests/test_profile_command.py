@@ -187,6 +187,8 @@ def test_solve_refuses_a_profile_that_is_far_off_unless_it_is_forced(run: Run, t
     code, out, _ = run(*options, "--force-profile", "--json")
     assert code == 0
     assert any("forced: the CPU cost model is off by 45%" in note for note in json.loads(out)["notes"])
+    _, _, err = run(*options, "--force-profile", "-q")
+    assert "warning: forced: the CPU cost model is off by 45% on held-out calls" in err
 
 
 @pytest.mark.parametrize(("option", "given"), [("--running", "4,x"), ("--prefill", "0"), ("--running", "-2")])
