@@ -9,7 +9,7 @@ import torch
 
 from placer import __version__
 from placer.cpu_datasheet import CpuDatasheet
-from placer.datasheet import GPU_NAMES, GpuDatasheet, datasheet_of_device, gpu_datasheet
+from placer.datasheet import GpuDatasheet, datasheet_of_device, gpu_datasheet
 from placer.errors import BadInputError, MissingComponentError
 from placer.kernels.backends import AUTO, GPU_BACKENDS
 from placer.kernels.cores import usable_cores
@@ -198,7 +198,7 @@ def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
     if not torch.cuda.is_available():
         raise MissingComponentError(
             "no GPU is present, so the hot side cannot be timed here",
-            f"name the server's GPU by its datasheet: --gpu {'|'.join(GPU_NAMES)}",
+            "name the server's GPU by its datasheet: --gpu NAME (placer hardware --list)",
         )
     device = torch.cuda.get_device_name(0)
     # Transfers still come from the datasheet of the GPU that was found.
@@ -206,7 +206,7 @@ def _gpu(request: ProfileRequest) -> tuple[GpuDatasheet, bool]:
         return sheet, True
     raise BadInputError(
         f"GPU {device!r} has no datasheet here, which transfer times need",
-        f"name the closest one: --gpu {'|'.join(GPU_NAMES)}",
+        "name the closest one: --gpu NAME (placer hardware --list)",
     )
 
 

@@ -13,6 +13,7 @@ from kt_server_logs import server_log
 from placements import placement, placement_dict
 from shared_data import SHARED_DATA, needs_shared_data
 
+from placer.api.export_check import export_check
 from placer.errors import BadInputError
 from placer.exports.applied import Applied
 from placer.exports.kt_applied import check_dump, check_log
@@ -382,6 +383,31 @@ def test_both_checks_at_once_as_json(served: Path, run: Run) -> None:
     assert document["same"] is False
     assert [check["same"] for check in document["checks"]] == [False, True]
     assert document["checks"][1]["rows"][0]["what"] == "layer 1: hot experts"
+
+
+def test_every_dump_that_a_shell_names_is_compared(served: Path, run: Run) -> None:
+    other = masks()
+    other[:3, 1] = torch.tensor([True, True, False, False])
+    dumps = [served / "good.pt", dump(served / "again.pt", masks()), dump(served / "other.pt", other)]
+    assert run("export", served / "placement.json", "--check-dump", *dumps[:2])[0] == 0
+    code, out, _ = run("export", served / "placement.json", "--check-dump", *dumps, "--json")
+    checks = json.loads(out)["checks"]
+    assert (code, [(check["source"], check["same"]) for check in checks]) == (
+        1,
+        [(str(dumps[0]), True), (str(dumps[1]), True), (str(dumps[2]), False)],
+    )
+    code, _, err = run("export", served / "placement.json", dumps[0], "-o", served / "out")
+    assert (code, (served / "out").exists()) == (2, False)
+    assert "dumps follow --check-dump" in err
+
+
+def test_python_takes_one_dump_or_several(served: Path) -> None:
+    for given in (served / "good.pt", str(served / "good.pt"), [served / "good.pt", served / "good.pt"]):
+        found = export_check(served / "placement.json", check_dump=given)
+        assert found.same
+        assert len(found.checks) == (2 if isinstance(given, list) else 1)
+    with pytest.raises(BadInputError, match="nothing to check"):
+        export_check(served / "placement.json", check_dump=[])
 
 
 def test_a_check_writes_nothing_and_an_export_needs_a_folder(served: Path, run: Run) -> None:

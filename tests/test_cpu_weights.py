@@ -121,6 +121,17 @@ def test_missing_experts_are_made_where_they_are_expected(tmp_path: Path) -> Non
     assert checked(plan("AMXINT8"), None).verdict is Verdict.UNKNOWN
 
 
+def test_how_to_get_the_experts_is_said_for_each_method(tmp_path: Path) -> None:
+    """`kt quant` makes AMX files alone; the wheel lacks its script, and an INT4 checkpoint is made by others."""
+    quant = checked(plan("AMXINT4"), tmp_path / "new").do
+    assert "kt-kernel/scripts of github.com/kvcache-ai/ktransformers" in quant
+    assert "site-packages" in quant
+    raw_do = checked(plan("RAWINT4"), tmp_path / "new").do
+    assert "LLM Compressor" in raw_do
+    assert "kt quant" not in raw_do
+    assert checked(plan("LLAMAFILE"), tmp_path / "new").do == "get the model as GGUF"
+
+
 @pytest.mark.parametrize("prefix", ["model.", "language_model.model.", "model.language_model."])
 def test_an_int4_checkpoint_is_ready_for_rawint4(tmp_path: Path, prefix: str) -> None:
     assert checked(plan("RAWINT4"), raw(tmp_path / "raw", prefix=prefix)).verdict is Verdict.OK

@@ -1,5 +1,7 @@
 """`placer.export_check`: does a server run the plan?"""
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,16 +35,26 @@ def export_check(
     *,
     runtime: str = "sglang-kt",
     check_log: Source | None = None,
-    check_dump: Source | None = None,
+    check_dump: Source | Sequence[Source] | None = None,
 ) -> ExportCheck:
-    """Hold the placement in the file ``placement`` against a server's log, its dumped mask, or both.
+    """Hold the placement in the file ``placement`` against a server's log, its dumped masks, or both.
+
+    A server dumps a mask at every ``./record.sh dump``: ``check_dump`` takes one of them or any number.
 
     Raises
     ------
     BadInputError
         When neither is given, the runtime is unknown, or a file is invalid or of another model.
     """
-    if check_log is None and check_dump is None:
+    given = (
+        ()
+        if check_dump is None
+        else (check_dump,)
+        if isinstance(check_dump, str | os.PathLike)
+        else check_dump
+    )
+    dumps = [Path(each) for each in given]
+    if check_log is None and not dumps:
         raise BadInputError("there is nothing to check", "give --check-log, --check-dump or both")
-    log, dump = path_or_none(check_log), path_or_none(check_dump)
-    return ExportCheck(check_applied(Path(placement), runtime=runtime, log=log, dump=dump))
+    log = path_or_none(check_log)
+    return ExportCheck(check_applied(Path(placement), runtime=runtime, log=log, dumps=dumps))

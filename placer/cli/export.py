@@ -18,6 +18,9 @@ DIFFERS = 1
 @app.command()
 def export(
     placement: Annotated[Path, typer.Argument(help="placement.json")],
+    dumps: Annotated[
+        list[Path] | None, typer.Argument(help="Further dumps, as --check-dump takes them.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
     runtime: Annotated[
         str,
@@ -39,7 +42,9 @@ def export(
     ] = None,
     check_dump: Annotated[
         Path | None,
-        typer.Option("--check-dump", help="gpu_expert_distribution_*.pt: is the mask the plan's, exactly?"),
+        typer.Option(
+            "--check-dump", help="gpu_expert_distribution_*.pt, one or more: is the mask the plan's, exactly?"
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -52,10 +57,16 @@ def export(
     from placer.api.export import export as export_placement
     from placer.api.export_check import export_check
 
+    if dumps and check_dump is None:
+        raise BadInputError(
+            f"{dumps[0]} stands behind the placement",
+            "dumps follow --check-dump; an export takes one placement",
+        )
     if check_log is not None or check_dump is not None:
         if output is not None:
             raise BadInputError("-o and a check were both given", "export and check one after the other")
-        found = export_check(placement, runtime=runtime, check_log=check_log, check_dump=check_dump)
+        masks = None if check_dump is None else [check_dump, *(dumps or ())]
+        found = export_check(placement, runtime=runtime, check_log=check_log, check_dump=masks)
         if json_output:
             print_json(found.document())
         else:

@@ -24,7 +24,9 @@ MEMORY_SHARE, MEMORY_BYTES = 0.02, GIB // 4
 _LAUNCH = "start with launch.sh, with no flags behind it that the plan decides"
 _SMALL = "less memory was free than planned: free the GPU, raise --mem-fraction-static, or solve again"
 _WEIGHTS = "the ledger counts other weights: solve for this checkpoint, or tell --hbm-budget what is left"
-_MASK_CURE = "use the gpu_expert_distribution_*.pt that ./record.sh dump left"
+_MASK_CURE = (
+    "give a gpu_expert_distribution_*.pt, which a server of an export that has record.sh leaves at its dump"
+)
 _SHOWN = 6
 
 

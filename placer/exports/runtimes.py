@@ -1,5 +1,6 @@
 """`placer export`: pick the runtime, find the model's config.json, write what the runtime consumes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,9 @@ def export_placement(
 
 
 def check_applied(
-    placement_path: Path, *, runtime: str, log: Path | None = None, dump: Path | None = None
+    placement_path: Path, *, runtime: str, log: Path | None = None, dumps: Sequence[Path] = ()
 ) -> tuple[Applied, ...]:
-    """What a server runs against the placement at ``placement_path``: by its log, by its dumped mask, or both.
+    """What a server runs against the placement at ``placement_path``: by its log, by its dumped masks, or both.
 
     Raises
     ------
@@ -74,12 +75,12 @@ def check_applied(
     _known(runtime, LOGGING_RUNTIMES, "servers are checked")
     placement = read_placement(placement_path)
     if runtime == "vllm-plugin":
-        if dump is not None or log is None:
+        if dumps or log is None:
             raise BadInputError("--check-dump is for --runtime sglang-kt", "give --check-log")
         return (check_vllm_log(placement_path, log),)
     return (
         *(() if log is None else (check_log(placement, log),)),
-        *(() if dump is None else (check_dump(placement, dump),)),
+        *(check_dump(placement, dump) for dump in dumps),
     )
 
 

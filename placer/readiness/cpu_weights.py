@@ -31,6 +31,16 @@ _RAW = re.compile(
     r"(\d{1,6})\.up_proj\.weight_packed"
 )
 _QUANTS = {"AMXINT4": "int4", "AMXINT8": "int8"}
+_INT4_CHECKPOINT = (
+    "get the model as a compressed-tensors INT4 checkpoint (symmetric, groups of 32, bf16 scales): kt-kernel has no "
+    "conversion to it; some models are published so, such as Kimi-K2-Thinking, and LLM Compressor "
+    "(docs.vllm.ai/projects/llm-compressor) writes the format: give it these groups, as its W4A16 takes 128"
+)
+# `kt quant` looks for its script beside the package, and imports click, which newer typer carries under another name.
+_SCRIPTS = (
+    "copy kt-kernel/scripts of github.com/kvcache-ai/ktransformers, which the 0.7.2 wheel does not bring, into the "
+    "site-packages folder that holds kt_kernel; where `kt` has no module click, `pip install click`; then"
+)
 
 
 @dataclass
@@ -74,11 +84,7 @@ def conversion(placement: PlacementDocument, path: str, model_path: str | None) 
     """How to make the experts for the plan's CPU method."""
     method, kt = placement.cpu_method, placement.kt
     if method not in _QUANTS or kt is None:
-        return (
-            "get the model as a compressed-tensors INT4 checkpoint (symmetric, groups of 32, bf16 scales)"
-            if method == "RAWINT4"
-            else "get the model as GGUF"
-        )
+        return _INT4_CHECKPOINT if method == "RAWINT4" else "get the model as GGUF"
     # kt quant writes beside a folder that exists, under another name.
     output = f"{path.rstrip('/')}-{method}-NUMA{kt.subpools}" if os.path.exists(path) else path
     options = {
@@ -95,10 +101,7 @@ def conversion(placement: PlacementDocument, path: str, model_path: str | None) 
         *(word for pair in options.items() for word in pair),
         "--yes",
     ]
-    return (
-        f"`{shlex.join(words)}` (it runs scripts/convert_cpu_weights.py of the kt-kernel sources, which the "
-        "0.7.2 wheel does not bring)"
-    )
+    return f"{_SCRIPTS} `{shlex.join(words)}`"
 
 
 def _judged(
