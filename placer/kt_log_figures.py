@@ -133,8 +133,8 @@ def kt_log_figures(
 ) -> tuple[MeasuredFigure, ...]:
     """Stage by stage: what each factor of ``names`` is fitted to, and what checks them, as the whole layer.
 
-    The cold side is what passes after the hand-over to the CPU, where the CPU ends last; the copy back to the
-    GPU is in it.
+    The cold side is what passes after the hand-over to the CPU, where the CPU ends last. One of the two copies, which
+    the model takes together, is in the hand-over, the copy back to the GPU is in the cold side.
     """
     return tuple(
         MeasuredFigure(f"{stage}, {each.name}", "us", measured, predicted, len(each.calls), name in names)
@@ -151,17 +151,17 @@ def _stages(
     sides = each.sides
     hot_us, cold_us = float(sides.hot_us[:, each.row].mean()), float(sides.cold_us[:, each.row].mean())
 
-    def transfer(factors: Factors) -> float:
-        return factors.transfer * sides.transfer_us
+    def one_way(factors: Factors) -> float:
+        return factors.transfer * sides.transfer_us / 2
 
     def hot(factors: Factors) -> float:
         return factors.hot * hot_us
 
     def cold(factors: Factors) -> float:
-        return factors.cold * cold_us
+        return factors.cold * cold_us + one_way(factors)
 
     yield "layer", each.median_us(lambda call: call.total_us), each.predicted_us, None
-    yield "submit", each.median_us(lambda call: call.submit_us), transfer, FactorName.TRANSFER
+    yield "submit", each.median_us(lambda call: call.submit_us), one_way, FactorName.TRANSFER
     if each.has_hot:
         yield "hot GPU", each.median_us(lambda call: call.gpu_us), hot, FactorName.HOT
     if each.cold_is_seen:

@@ -433,7 +433,10 @@ def test_a_factor_that_is_out_of_range_in_a_profile_is_refused(
 def timing_log(
     path: Path, model: ModelSpec, trace: TokenTrace, truth: Factors, *, share: float = 1.0
 ) -> Path:
-    """A log of layers 0 and 3 in decode steps of 8, of a server whose cost model is the profile's under ``truth``."""
+    """A log of layers 0 and 3 in decode steps of 8, of a server whose cost model is the profile's under ``truth``.
+
+    One of the two copies is handed over before the CPU begins, the other comes back when it has ended.
+    """
     plan = served()
     times = PlacementTimes(
         model,
@@ -448,8 +451,9 @@ def timing_log(
     lines = []
     for layer in (0, 3):
         hot_ms = share * truth.hot * sides.hot_us[:, layer].mean() / 1e3
-        cold_ms = share * truth.cold * sides.cold_us[:, layer].mean() / 1e3
-        stages = {"submit": share * truth.transfer * sides.transfer_us / 1e3, "gpu": hot_ms}
+        copy_ms = share * truth.transfer * sides.transfer_us / 2 / 1e3
+        cold_ms = share * truth.cold * sides.cold_us[:, layer].mean() / 1e3 + copy_ms
+        stages = {"submit": copy_ms, "gpu": hot_ms}
         lines += [
             line(layer=layer, step=step, tokens=8, mask=0.0, sync=0.0, merge=cold_ms - hot_ms, **stages)
             for step in range(1, 17)
@@ -490,8 +494,7 @@ def test_a_timing_log_tells_the_sides_apart(
 def test_launches_in_a_log_are_fitted_only_where_they_are_asked_for(
     slow_profile: Profile, model: ModelSpec, trace: TokenTrace, tmp_path: Path
 ) -> None:
-    truth = Factors(cold=1.25, hot=0.8, transfer=1.5)
-    log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, truth))
+    log = read_kt_timing_log(timing_log(tmp_path / "server.log", model, trace, Factors(cold=1.25, hot=0.8)))
     found = calibrate(slow_profile, served(), model, trace, [], log, CalibrateRequest()).calibration
     assert found.factors == Factors(cold=pytest.approx(1.25, rel=0.01))
     for name in (FactorName.HOT, FactorName.TRANSFER):

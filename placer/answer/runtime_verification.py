@@ -41,7 +41,7 @@ def runtime_verification_answer(found: RuntimeVerification) -> RenderableType:
         stages.add_row(*key, *(_ms(each.stages_us[name]) for name, _ in STAGES))
     legend = Text(
         "hot, cold: predicted; submit to merge follow each other in the measured call. Where the cold side ends "
-        "last, gpu is the hot side's time, and mask to merge together are the cold side's.",
+        "last, gpu is the hot side's time, and mask to merge together are the cold side's and the copy back.",
         style="dim",
     )
     rest = len(found.layers) - _MOST_ROWS
