@@ -88,7 +88,7 @@ def test_unsound_routing_is_refused_before_it_can_spoil_the_file(tmp_path: Path)
 
 def test_an_interruption_says_what_is_kept(tmp_path: Path) -> None:
     recording = Recording(HEADER, PROMPTS, tmp_path / "t.safetensors")
-    assert str(RecordingInterrupted(recording)) == "nothing is recorded yet; continue with --resume"
+    assert str(RecordingInterrupted(recording)) == "no request was finished, so nothing is kept"
     recording.add(0, request(tokens=3, prompt_rows=1))
     assert "1 of 3 requests, 3 tokens; continue with --resume" in str(RecordingInterrupted(recording))
     recording.save()

@@ -140,7 +140,7 @@ class Recording:
         """One line: what is recorded, and where."""
         tokens = sum(len(request.ids) for request in self._requests.values())
         if not tokens:
-            return "nothing is recorded yet"
+            return "no request was finished, so nothing is kept"
         return f"{self.path}: {len(self):,} of {len(self._domain):,} requests, {tokens:,} tokens"
 
     def trace(self) -> TokenTrace:
@@ -194,7 +194,7 @@ class RecordingInterrupted(KeyboardInterrupt):
     """Ctrl-C while recording; what was recorded is saved."""
 
     def __init__(self, recording: Recording) -> None:
-        super().__init__(f"{recording.summary()}; continue with --resume")
+        super().__init__(recording.summary() + ("; continue with --resume" if len(recording) else ""))
 
 
 def open_recording(header: TraceHeader, prompts: Sequence[Prompt], path: Path, *, resume: bool) -> Recording:
