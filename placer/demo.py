@@ -3,6 +3,8 @@
 import contextlib
 import os
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -64,15 +66,27 @@ class DemoInterrupted(KeyboardInterrupt):
 
 def _next_command(folder: Path, written: Sequence[str]) -> str | None:
     if _PLACEMENT in written:
-        words = ["placer", "report", str(folder / _PLACEMENT), "-o", str(folder / _REPORT)]
+        words = _report_words(folder)
     elif _PROFILE in written:
-        words = ["placer", "solve", "--model", str(files("placer.examples") / EXAMPLE)]
+        words = [*_program(), "solve", "--model", str(files("placer.examples") / EXAMPLE)]
         words += ["--trace", str(folder / _TRACE), "--profile", str(folder / _PROFILE)]
         words += ["--host-memory", f"{_HOST_MEMORY_BYTES >> 30}GiB", "--force-profile"]
         words += ["-o", str(folder / _PLACEMENT)]
     else:
         return None
     return shlex.join(words)
+
+
+def _report_words(folder: Path) -> list[str]:
+    """The command that draws what the demo would have drawn."""
+    words = [*_program(), "report", str(folder / _PLACEMENT), "--profile", str(folder / _PROFILE)]
+    words += ["--trace", str(folder / _TRACE), "--model", str(files("placer.examples") / EXAMPLE)]
+    return [*words, "-o", str(folder / _REPORT)]
+
+
+def _program() -> list[str]:
+    """placer as a shell here finds it: `make demo` leaves it in an environment that is not on the PATH."""
+    return ["placer"] if shutil.which("placer") else [sys.executable, "-m", "placer"]
 
 
 class _Folder:
@@ -180,7 +194,9 @@ def drawn_report(
     try:
         text = page(made)
     except MissingComponentError as missing:
-        return Text(f"report: none: {missing.what}; do: {missing.hint}, then 'placer report'")
+        drawn = shlex.join(_report_words(folder))
+        lines = (command_line("do:", visible(missing.hint)), command_line("then:", visible(drawn)))
+        return Text("\n").join((Text(f"report: none: {missing.what}"), *lines))
     write_text(path, text)
     record_written(folder, [_REPORT])
     return Text(f"report: {visible(str(path))}, open it in a browser")

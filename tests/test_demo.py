@@ -1,5 +1,6 @@
 """The report that the demo leaves beside what it writes."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from reported import ReportedJob
 from placer import demo
 from placer.demo import DemoInterrupted, drawn_report, run_demo
 from placer.errors import BadInputError
+from placer.examples import example_folder
+from placer.extra import install_command
 from placer.profiler.trace.trace import TokenTrace
 
 
@@ -29,8 +32,16 @@ def test_without_what_draws_it_the_demo_says_how_to_get_it(
     job_reported: ReportedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setenv("COLUMNS", "1000")
     said = _said(job_reported, tmp_path)
-    assert "pip install 'moe-placer[report]'" in said
+    install, draw = said.partition("do: ")[2].split("\nthen: ")
+    assert install == install_command("report")
+    words = shlex.split(draw.replace("\\\n", " "))
+    assert words[words.index("report") :] == [
+        *("report", str(tmp_path / "placement.json"), "--profile", str(tmp_path / "profile.json")),
+        *("--trace", str(tmp_path / "trace.safetensors"), "--model", str(example_folder("qwen3-30b-a3b"))),
+        *("-o", str(tmp_path / "report.html")),
+    ]
     assert not (tmp_path / "report.html").exists()
 
 
@@ -81,6 +92,9 @@ def test_interrupted_later_it_says_what_is_there_and_how_to_go_on(
     assert str(caught.value) == f"{tmp_path} has this run's trace.safetensors and profile.json"
     assert (tmp_path / "profile.json").is_file()
     command = str(caught.value.command)
-    assert command.startswith("placer solve --model ")
+    assert " solve --model " in command
+    started = shlex.split(command.partition(" solve ")[0])
+    assert shutil.which(started[0])
+    assert started in (["placer"], [sys.executable, "-m", "placer"])
     assert f"--trace {tmp_path}/trace.safetensors --profile {tmp_path}/profile.json" in command
     assert command.endswith(f"--host-memory 64GiB --force-profile -o {tmp_path}/placement.json")

@@ -15,6 +15,7 @@ from placements import figures, placement_dict
 from reported import ReportedJob
 
 from placer.errors import BadInputError
+from placer.extra import install_command
 from placer.placement import PlacementDocument, write_placement
 from placer.reports.chart import charts
 from placer.reports.ledger import Ledger
@@ -207,5 +208,5 @@ def test_a_missing_package_is_named_with_its_cure(
     )
     assert code == 4
     assert package in err
-    assert "pip install 'moe-placer[report]'" in err
+    assert install_command("report") in err
     assert not (tmp_path / "out.html").exists()

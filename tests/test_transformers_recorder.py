@@ -10,6 +10,7 @@ import torch
 from routing_rules import FAMILIES
 
 from placer.errors import BadInputError, MissingComponentError
+from placer.extra import install_command
 from placer.profiler.trace.file import read_trace
 from placer.profiler.trace.generation import GenerationSettings
 from placer.profiler.trace.prompt import Prompt
@@ -169,5 +170,5 @@ def test_without_transformers_the_way_to_it_is_named(
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     with pytest.raises(MissingComponentError) as caught:
         record(RecordRequest(checkpoint), PROMPTS, tmp_path / "t.safetensors")
-    assert "pip install 'moe-placer[hf]'" in caught.value.hint
+    assert install_command("hf") in caught.value.hint
     assert caught.value.exit_code == 4

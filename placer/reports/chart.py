@@ -6,6 +6,7 @@ import numpy as np
 from markupsafe import escape
 
 from placer.errors import MissingComponentError
+from placer.extra import install_command
 from placer.reports.absent import Absent
 from placer.reports.colour import (
     COLD,
@@ -54,7 +55,7 @@ def _figure(height: int, **layout: Any) -> "go.Figure":
         import plotly.graph_objects as go  # noqa: PLC0415  # half a second, and optional
     except ImportError:
         raise MissingComponentError(
-            "report.html is drawn with plotly, which is not installed", "pip install 'moe-placer[report]'"
+            "report.html is drawn with plotly, which is not installed", install_command("report")
         ) from None
     axis = {
         "gridcolor": GRID,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import MissingComponentError
+from placer.extra import install_command
 from placer.reports.absent import Absent
 from placer.reports.chart import charts
 from placer.reports.colour import line_colours
@@ -30,7 +31,7 @@ def page(report: Report) -> str:
         from jinja2.utils import htmlsafe_json_dumps  # noqa: PLC0415
     except ImportError:
         raise MissingComponentError(
-            "report.html is written with jinja2, which is not installed", "pip install 'moe-placer[report]'"
+            "report.html is written with jinja2, which is not installed", install_command("report")
         ) from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),

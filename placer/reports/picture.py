@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placer.errors import MissingComponentError
+from placer.extra import install_command
 from placer.output import output_folder, write_whole
 from placer.reports.absent import Absent
 from placer.reports.colour import (
@@ -53,7 +54,7 @@ def write_pictures(report: Report, folder: Path) -> tuple[Path, ...]:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         raise MissingComponentError(
-            "--png draws with matplotlib, which is not installed", "pip install 'moe-placer[report]'"
+            "--png draws with matplotlib, which is not installed", install_command("report")
         ) from None
     pictures = {f"{name}.png": picture for name, picture in _pictures(report).items()}
     output_folder(folder, "--png")

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from placer.errors import BadInputError, MissingComponentError, PlacerError
+from placer.extra import install_command
 from placer.model.spec import ModelSpec
 from placer.profiler.trace.expert_hook import ExpertHook
 from placer.profiler.trace.generation import GenerationSettings
@@ -166,12 +167,12 @@ def _transformers() -> Any:
     except ImportError:
         raise MissingComponentError(
             "recording through transformers needs it, and it is not installed",
-            "pip install 'moe-placer[hf]', or record from a running server (--server URL)",
+            f"{install_command('hf')}, or record from a running server (--server URL)",
         ) from None
     if int(transformers.__version__.split(".")[0]) < 5:
         raise MissingComponentError(
             f"transformers {transformers.__version__} does not hand expert ids to its expert modules",
-            "pip install 'moe-placer[hf]' (transformers 5 or newer)",
+            f"{install_command('hf')} (transformers 5 or newer)",
         )
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
