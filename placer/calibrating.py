@@ -285,7 +285,10 @@ def _distances(run: ServingBenchmark) -> str:
 
 def _source(file: BenchmarkFile) -> CalibrationSource:
     return CalibrationSource(
-        file.path.name, file.sha256, file.runs[0].client, sum(run.requests for run in file.runs)
+        file.path.name,
+        file.sha256,
+        " and ".join(dict.fromkeys(run.client for run in file.runs)),
+        sum(run.requests for run in file.runs),
     )
 
 
