@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError, InfeasibleError
 from placer.hbm import HbmLedger, ServerSettings
+from placer.host import HostRoom
+from placer.host_remedy import host_short, with_host_memory
 from placer.kv_pool import check_kv_settings, holds_kv_dtype, sglang_page_tokens, sglang_pool_tokens
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
@@ -68,11 +70,13 @@ def levels(
     speculative: bool = False,
     loss_bytes: int | None = None,
     device_bytes: int | None = None,
+    host: HostRoom | None = None,
 ) -> tuple[Level, ...]:
     """Every level that fits the budget and leaves room for the least hot experts, in a fixed order.
 
     ``max_running`` and ``chunk_tokens`` fix a setting; None tries a grid. ``min_hot_per_layer`` is the room
-    that settings must leave; which experts fill it is not decided here.
+    that settings must leave; which experts fill it is not decided here. ``host`` is looked at only for the changes that
+    are told where nothing fits.
 
     Raises
     ------
@@ -150,7 +154,7 @@ def levels(
         if demand.fits
     )
     if not fitting:
-        raise _infeasible(tried, workload, auto_running=max_running is None, min_hot_flag=min_hot_flag)
+        raise _infeasible(tried, workload, host, auto_running=max_running is None, min_hot_flag=min_hot_flag)
     return fitting
 
 
@@ -165,7 +169,12 @@ _FLAGS = {
 
 
 def _infeasible(
-    tried: list[MemoryDemand], workload: Workload, *, auto_running: bool, min_hot_flag: str
+    tried: list[MemoryDemand],
+    workload: Workload,
+    host: HostRoom | None,
+    *,
+    auto_running: bool,
+    min_hot_flag: str,
 ) -> InfeasibleError:
     """Says what the closest level lacks; fewer running requests were tried already where they are decided."""
     closest = max(tried, key=lambda demand: demand.ledger().unused_bytes)
@@ -178,16 +187,26 @@ def _infeasible(
         f"{counted(settings.max_running_requests, 'running request')}, chunk {settings.chunk_tokens}, "
         f"{settings.kv_tokens:,} {settings.kv_dtype} KV tokens{asked}"
     )
+    if host is not None and host.memory_bytes is not None and host_short(closest, host):
+        held = host.ledger(closest.model, closest.chunk_tokens).total_bytes
+        what += (
+            f"; host memory of {gib(host.memory_bytes)} is too small too: kt-kernel holds every expert there, which "
+            f"takes {gib(held)}"
+        )
     named = {**_FLAGS, "request_tokens": workload.length_options, "hot_per_layer": min_hot_flag}
     flags = {kind: flag for kind, flag in named.items() if not (kind == "running" and auto_running)}
     # Whatever least pool is asked for, the longest request has to fit.
     longest = workload.longest_request_tokens
     cures = [
         cure
-        for cure in remedies(closest, flags)
+        for cure in (
+            remedies(closest, flags)
+            if host is None
+            else with_host_memory(remedies(closest, flags), host, "--host-memory")
+        )
         if cure.kind != "kv_tokens" or longest <= workload.request_tokens or int(cure.value) >= longest
     ]
     advice = [
         f"{cure.advice} and a profile of that tp" if cure.kind == "tp" else cure.advice for cure in cures
     ]
-    return InfeasibleError(what, "any one of these fits: " + "; ".join(advice))
+    return InfeasibleError(what, ("any one of these fits: " if len(advice) > 1 else "") + "; ".join(advice))

@@ -1,5 +1,7 @@
 """The levels of a request, and room at them for the experts that pins and limits keep hot."""
 
+from dataclasses import replace
+
 from placer.errors import InfeasibleError
 from placer.hbm import repacking_bytes
 from placer.host import HostRoom, check_host_memory
@@ -38,8 +40,34 @@ def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]
         speculative=request.speculative,
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
+        host=request.host,
     )
     return grid if request.host is None else _held(model, grid, request.host)
+
+
+def without_host(model: ModelSpec, request: SolveRequest) -> SolveRequest:
+    """``request`` with every expert hot, where host memory holds no level of it and the budget holds all experts.
+
+    Such a server is started without CPU experts, so that kt-kernel holds none in host memory. Other requests are
+    returned as they are.
+
+    Raises
+    ------
+    BadInputError
+        As `request_levels`.
+    """
+    kept_cold = not all(request.pins.values()) or request.most_hot not in (None, model.experts)
+    if request.host is None or kept_cold or _has_levels(model, request):
+        return request
+    everywhere = replace(request, host=None, pins={}, least_hot=model.experts)
+    return everywhere if _has_levels(model, everywhere) else request
+
+
+def _has_levels(model: ModelSpec, request: SolveRequest) -> bool:
+    try:
+        return bool(request_levels(model, request))
+    except InfeasibleError:
+        return False
 
 
 def _held(model: ModelSpec, grid: tuple[Level, ...], host: HostRoom) -> tuple[Level, ...]:

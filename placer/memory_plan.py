@@ -6,7 +6,8 @@ from typing import Any
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
 from placer.hbm import REPACKING_NOTE, HbmLedger, kv_plan, mem_fraction_static, repacks
-from placer.host import HostLedger, host_ledger
+from placer.host import HostLedger, HostRoom
+from placer.host_remedy import host_remedies, host_short, with_host_memory
 from placer.kv_pool import KvPlan, check_kv_settings, vllm_kv_cache_memory_bytes
 from placer.remedy import largest, remedies
 from placer.runtime_reserve import sglang_default_fraction, sglang_profiled_tokens, sglang_reserve_bytes
@@ -22,6 +23,7 @@ PLAN_FLAGS = {
     "ep": "--ep",
     "pp": "--pp",
     "budget_bytes": "--hbm-budget",
+    "host_memory": "--host-memory",
 }
 
 
@@ -32,10 +34,12 @@ def memory_plan_document(
     cpu_method: str,
     numa_nodes: int,
     host_memory_bytes: int | None,
+    split_problem: str | None = None,
 ) -> dict[str, Any]:
     """The ``plan`` section of `placer inspect --plan`: bytes as integers, HBM lines per GPU.
 
-    ``device_bytes`` is what a process can use of one GPU; the demand's budget may be less.
+    ``device_bytes`` is what a process can use of one GPU; the demand's budget may be less. ``split_problem`` is why no
+    runtime splits the experts between GPU and CPU like this, where that is so.
 
     Raises
     ------
@@ -45,7 +49,8 @@ def memory_plan_document(
     """
     _check(demand)
     ledger, model = demand.ledger(), demand.model
-    host = host_ledger(model, cpu_method=cpu_method, chunk_tokens=demand.chunk_tokens, numa_nodes=numa_nodes)
+    room = HostRoom(cpu_method, numa_nodes, host_memory_bytes)
+    host = room.ledger(model, demand.chunk_tokens)
     most = largest(0, model.experts, lambda count: replace(demand, hot_per_layer=count).fits)
     free = device_bytes - ledger.lines["free_memory_loss"]
     pool = kv_plan(model, demand.settings, demand.parallel)
@@ -65,15 +70,22 @@ def memory_plan_document(
     host_fits = None if host_memory_bytes is None else host.total_bytes <= host_memory_bytes
     if host_fits is None:
         null_reasons["host.fits"] = null_reasons["host.memory_bytes"] = "no --host-memory was given"
+    if split_problem is None:
+        null_reasons["split_problem"] = "a runtime is known that runs the experts like this"
+    changes = (
+        host_remedies(demand, room, PLAN_FLAGS)
+        if demand.fits
+        else with_host_memory(remedies(demand, PLAN_FLAGS), room, PLAN_FLAGS["host_memory"])
+    )
     return {
-        "fits": ledger.unused_bytes >= 0 and host_fits is not False,
+        "fits": demand.fits and not host_short(demand, room),
+        "split_problem": split_problem,
         "hot_per_layer": demand.hot_per_layer,
         "hot_experts": demand.hot_experts,
         "largest_hot_per_layer": most,
         "binding_line": ledger.binding_line,
         "remedies": [
-            {"kind": remedy.kind, "value": remedy.value, "advice": remedy.advice}
-            for remedy in remedies(demand, PLAN_FLAGS)
+            {"kind": remedy.kind, "value": remedy.value, "advice": remedy.advice} for remedy in changes
         ],
         "parallelism": {**asdict(demand.parallel), "gpus": demand.parallel.gpus},
         "settings": {**asdict(demand.settings), **_kv_flags(demand, pool)},
@@ -187,7 +199,10 @@ def _notes(demand: MemoryDemand) -> list[str]:
         notes.append("that sglang-kt splits hot and cold experts with pp or dp has not been verified")
     if demand.parallel.pp > 1:
         notes.append("the ledger is that of the fullest pipeline stage")
-    if demand.model.state_bytes_per_request_per_gpu(demand.parallel.attention_tp, demand.kv_dtype):
+    # Flags of a plan that does not fit are not told.
+    if demand.fits and demand.model.state_bytes_per_request_per_gpu(
+        demand.parallel.attention_tp, demand.kv_dtype
+    ):
         notes.append(
             "vLLM sizes the pool of layers with a window or a state by its own rule: its flag here counts the "
             "layers that cache every token"

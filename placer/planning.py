@@ -28,6 +28,7 @@ from placer.sampling_document import heldout_sampling, robust_section
 from placer.solve_request import SolveRequest
 from placer.solved import Solved
 from placer.solving import solve
+from placer.units import gib
 from placer.untraced import solve_untraced
 from placer.verdict import placement_verdict
 from placer.what_if import SOLVE_SHARE, part
@@ -220,6 +221,7 @@ def placement_document(
             *(f"{FORCED}{each}" for each in forced),
             *_fit_warnings(profile),
             *((HOST_MEMORY_NOTE,) if host_unchecked else ()),
+            *_host_notes(request.host, solved, host),
             *behaviour_notes(request.behaviour, workload, trace),
             *solved.notes,
             *_memory_notes(model, settings),
@@ -327,6 +329,18 @@ def _memory_notes(model: ModelSpec, settings: ServerSettings) -> list[str]:
     return [
         *((REPACKING_NOTE,) if repacks(model) else ()),
         *((SPECULATIVE_NOTE,) if settings.speculative else ()),
+    ]
+
+
+def _host_notes(room: HostRoom | None, solved: Solved, host: HostLedger) -> list[str]:
+    """That the server starts without CPU experts only, where its memory does not hold them."""
+    if room is None or room.memory_bytes is None or room.memory_bytes >= host.total_bytes:
+        return []
+    if not solved.hot.all():
+        return []
+    return [
+        f"warning: host memory of {gib(room.memory_bytes)} does not hold kt-kernel's experts "
+        f"({gib(host.total_bytes)}): every expert is on the GPU, so start the server without CPU experts"
     ]
 
 

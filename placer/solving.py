@@ -17,7 +17,7 @@ from placer.hot_bounds import hot_bounds
 from placer.level import Level
 from placer.level_predictions import level_predictions
 from placer.level_problems import LevelProblems
-from placer.level_room import request_levels, roomy_levels
+from placer.level_room import request_levels, roomy_levels, without_host
 from placer.level_search import LevelSearch
 from placer.level_solution import LevelSolution, anew, exactly, own_bound_us
 from placer.model.spec import ModelSpec
@@ -67,6 +67,7 @@ def solve(
     InfeasibleError
         When nothing fits the budget, or no level meets the latency targets.
     """
+    request = without_host(model, request)
     grid = request_levels(model, request)
     out_of_reach = below_floor(model, cost, request)
 

@@ -14,7 +14,7 @@ from placer.hbm import ServerSettings
 from placer.hot_bounds import hot_bounds
 from placer.level import Level
 from placer.level_predictions import level_predictions
-from placer.level_room import request_levels
+from placer.level_room import request_levels, without_host
 from placer.model.spec import ModelSpec
 from placer.objective import Objective, Weighting, limits_of, weighed
 from placer.prediction import Prediction
@@ -148,6 +148,7 @@ def solve_untraced(
         When nothing fits the budget, or no level meets the latency targets.
     """
     started = time.monotonic()
+    request = without_host(model, request)
     request.behaviour.check(model.top_k)
     cost = replace(cost, behaviour=request.behaviour)
     trace = uniform_trace(model, request.seed)

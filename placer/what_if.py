@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from placer.change import Change, changes
 from placer.errors import PlacerError
 from placer.hbm import ServerSettings
-from placer.hot_bounds import HotBounds, hot_bounds
+from placer.hot_bounds import hot_bounds
 from placer.level_predictions import level_predictions
 from placer.level_problems import Expectations, LevelProblems
-from placer.level_room import request_levels, roomy_levels
+from placer.level_room import request_levels, roomy_levels, without_host
 from placer.level_solution import solve_level
 from placer.model.spec import ModelSpec
 from placer.prediction import Prediction
@@ -102,9 +102,6 @@ class _Traffic:
 
     def __post_init__(self) -> None:
         request = self.request
-        self.limits: HotBounds = hot_bounds(
-            self.model, request.pins, least=request.least_hot, most=request.most_hot
-        )
         self.counts = selection_counts(self.solving)
         self.report_counts = selection_counts(self.reporting)
         self.solve, self.choice, self.report = (
@@ -130,11 +127,13 @@ def _row(traffic: _Traffic, change: Change) -> WhatIf:
         time_limit_s=min(TIME_LIMIT_S, change.request.time_limit_s),
     )
     try:
-        (level,) = roomy_levels(model, request_levels(model, request), traffic.limits, request)
+        request = without_host(model, request)
+        limits = hot_bounds(model, request.pins, least=request.least_hot, most=request.most_hot)
+        (level,) = roomy_levels(model, request_levels(model, request), limits, request)
     except PlacerError as error:
         return replace(told, fits=False, problem=error.what)
     expected = traffic.expected.setdefault((cost.cold, cost.hot), {})
-    problems = LevelProblems(model, cost, request, traffic.limits, traffic.solve, traffic.counts, expected)
+    problems = LevelProblems(model, cost, request, limits, traffic.solve, traffic.counts, expected)
     frequency = problems.baseline("frequency", level)
     room = level.room_experts
     masks = [frequency, *([traffic.planned] if traffic.planned.sum() <= room else [])]

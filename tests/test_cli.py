@@ -245,9 +245,15 @@ def test_nothing_fits(job: Path, run: Run, tmp_path: Path) -> None:
 
 
 def test_host_memory_that_is_too_small(job: Path, run: Run, tmp_path: Path) -> None:
-    code, _, err = run(*solve_arguments(job, tmp_path / "placement.json", host_memory="1MiB"))
+    output = tmp_path / "placement.json"
+    code, _, err = run(*solve_arguments(job, output, host_memory="1MiB", max_hot_per_layer=7))
     assert code == 3
     assert "host memory" in err
+    # Where every expert may be hot the server needs no CPU experts, and a plan says that it must be started so.
+    code, _, err = run(*solve_arguments(job, output, host_memory="1MiB"))
+    assert code == 0
+    assert json.loads(output.read_text())["hot_total"] == 32
+    assert "start the server without CPU experts" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
@@ -798,7 +804,7 @@ def test_targets_hold_without_a_trace_too(job: Path, run: Run, tmp_path: Path) -
 
 
 def test_enough_host_memory_is_enough(job: Path, run: Run, tmp_path: Path) -> None:
-    arguments = solve_arguments(job, tmp_path / "placement.json", host_memory="1MiB")
+    arguments = solve_arguments(job, tmp_path / "placement.json", host_memory="1MiB", max_hot_per_layer=7)
     code, _, err = run(*arguments)
     assert code == 3
     enough = re.search(r"at least (\S+GiB) \(--host-memory SIZE\)", err)

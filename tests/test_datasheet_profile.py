@@ -233,6 +233,7 @@ def test_host_memory_is_checked_only_where_it_is_said(job: Path, run: Run, tmp_p
     options = ["solve", "--model", job / "model", "--trace", "none", "--profile", tmp_path / "profile.json"]
     options += ["--hbm-budget", "8GiB", "--prompt-tokens", 20, "--output-tokens", 20, "--concurrency", 4]
     assert run(*options, "-o", tmp_path / "placement.json")[0] == 0
+    options += ["--max-hot-per-layer", 7]
     code, _, err = run(*options, "--host-memory", "1MiB", "-o", tmp_path / "placement.json")
     assert code == 3
     assert "host memory" in err

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from test_model import QWEN3_CODER_480B
 from tiny_model import tiny_model
 
+from placer.demand import MemoryDemand
 from placer.errors import InfeasibleError
 from placer.host import CPU_FORMATS, HostRoom, check_host_memory, host_ledger
-from placer.level_room import request_levels
+from placer.level_room import request_levels, without_host
 from placer.model.spec import ModelSpec, read_model
+from placer.parallelism import Parallelism
 from placer.solve_request import SolveRequest
-from placer.units import GIB
+from placer.units import GIB, enough_gib
 from placer.workload import Workload
 
 
@@ -93,6 +95,35 @@ def test_levels_whose_host_ledger_does_not_fit_are_left_out(tiny: ModelSpec) -> 
     short = replace(asked, host=HostRoom("RAWINT4", 1, enough - 1))
     with pytest.raises(InfeasibleError, match="host memory"):
         request_levels(tiny, short)
+
+
+def test_a_server_whose_experts_are_all_hot_needs_no_host_memory(tiny: ModelSpec) -> None:
+    tiny = replace(tiny, max_context_tokens=4096)
+    room = HostRoom("RAWINT4", 1, 2**20)
+    asked = SolveRequest(Workload(1024, 64, 4), budget_bytes=8 * GIB, host=room)
+    spared = without_host(tiny, asked)
+    assert (spared.host, spared.least_hot) == (None, tiny.experts)
+    every = len(tiny.moe_layers) * tiny.experts
+    assert all(level.room_experts == every for level in request_levels(tiny, spared))
+    # Nothing else is asked where host memory holds the experts, or some experts stay cold.
+    for changed in (
+        {"host": replace(room, memory_bytes=64 * GIB)},
+        {"most_hot": tiny.experts - 1},
+        {"pins": {tiny.moe_layers[0]: False}},
+    ):
+        other = replace(asked, **changed)
+        assert without_host(tiny, other) is other
+    least = room.ledger(tiny, 512).total_bytes
+    needed = MemoryDemand(tiny, Parallelism(1), 8 * GIB, 1, 512, "bf16", 0, request_tokens=1088)
+    tight = replace(asked, budget_bytes=needed.ledger().needed_bytes)
+    assert without_host(tiny, tight) is tight
+    with pytest.raises(InfeasibleError, match="host memory"):
+        request_levels(tiny, tight)
+    # Where both memories are short, no change of one is a cure.
+    with pytest.raises(InfeasibleError, match=r"host memory of 1\.0 MiB is too small too") as caught:
+        request_levels(tiny, replace(tight, budget_bytes=tight.budget_bytes - 2**20))
+    cures = caught.value.hint.removeprefix("any one of these fits: ").split("; ")
+    assert all(cure.endswith(f" and --host-memory of at least {enough_gib(least):.2f}GiB") for cure in cures)
 
 
 def test_a_smaller_chunk_is_advised_where_host_memory_holds_it(tiny: ModelSpec) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from test_model import DEEPSEEK_V3, GPT_OSS_20B, QWEN3_CODER_480B
 from test_remedy import model_of, on_h100
 
+import placer
 from placer.answer.memory_plan import memory_plan_answer
 from placer.demand import MemoryDemand
 from placer.errors import BadInputError
@@ -110,6 +111,56 @@ def test_host_memory_counts(coder: ModelSpec) -> None:
     assert plan["host"]["fits"] is False
     assert plan["binding_line"] is None
     assert "does not fit in host memory" in printed(plan, 160)
+    assert [remedy["kind"] for remedy in plan["remedies"]] == ["host_memory"]
+
+
+def test_every_expert_hot_needs_no_host_memory(coder: ModelSpec) -> None:
+    demand = on_h100(coder, hot=160, tokens=131_072, parallel=Parallelism(8, ep=8))
+    plan = document(demand, host_memory_bytes=GIB)
+    assert plan["fits"]
+    assert not plan["remedies"]
+    assert plan["host"]["fits"] is False
+    text = " ".join(printed(plan, 160).split())
+    assert text.startswith("fits: 160 of 160")
+    assert "host memory (AMXINT4): not needed with every expert hot" in text
+    # One expert fewer, and kt-kernel holds them all; that every expert would fit is a way out.
+    plan = document(replace(demand, hot_per_layer=159), host_memory_bytes=GIB)
+    assert not plan["fits"]
+    assert plan["remedies"][0]["advice"].startswith("--plan 160 (")
+
+
+def test_where_both_memories_are_short_a_change_mends_both(coder: ModelSpec) -> None:
+    demand = on_h100(coder, hot=96, tokens=131_072, parallel=Parallelism(4))
+    plan = document(demand, host_memory_bytes=128 * GIB)
+    assert plan["binding_line"] == "kv_pool"
+    assert "host memory is too small too: " in " ".join(printed(plan, 160).split())
+    assert len(plan["remedies"]) == 4
+    assert all(" and --host-memory of at least " in remedy["advice"] for remedy in plan["remedies"])
+
+
+def test_a_plan_that_no_runtime_splits_is_said_below_the_verdict(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    config = tmp_path_factory.mktemp("oss") / "config.json"
+    config.write_text(json.dumps(GPT_OSS_20B))
+    inspection = placer.inspect(config, plan=16, gpu="h200")
+    assert inspection.fits
+    assert inspection.plan is not None
+    # 2,880 columns are 22.5 blocks of 128.
+    assert "sglang-kt runs experts of multiples of 128 only" in inspection.plan["split_problem"]
+    text = printed(inspection.plan, 32)
+    assert "warning: no runtime is known that runs it so: " in text.split("HBM per GPU")[0]
+    assert "SGLang: " not in text
+    assert "vLLM: " in text
+    # With every expert hot nothing is split.
+    whole = placer.inspect(config, plan=32, gpu="h200").plan
+    assert whole is not None
+    assert whole["split_problem"] is None
+    assert "SGLang: " in printed(whole, 32)
+    # Flags that are not shown have no notes.
+    small = placer.inspect(config, plan=16, hbm_budget="4GiB").plan
+    assert small is not None
+    assert not any("vLLM" in note for note in small["notes"])
 
 
 def test_drafting_takes_room(tmp_path_factory: pytest.TempPathFactory) -> None:

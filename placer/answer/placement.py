@@ -171,7 +171,11 @@ def _ledger(document: PlacementDocument) -> list[RenderableType]:
     lines = ", ".join(f"{name} {gib(size)}" for name, size in document.host.ledger.items() if size)
     return [
         *ledger_parts("HBM per GPU", document.hbm.ledger, document.hbm.budget_bytes_per_gpu),
-        Text(f"host memory: {gib(host)} (every expert, hot ones too)"),
+        Text(
+            f"host memory: {gib(host)} with CPU experts (every expert, hot ones too), not needed without them"
+            if document.every_expert_hot
+            else f"host memory: {gib(host)} (every expert, hot ones too)"
+        ),
         InFull(Text(f"  of which {lines}")),
     ]
 

@@ -17,6 +17,7 @@ from placer.hbm import given_loss_bytes
 from placer.memory_plan import memory_plan_document
 from placer.model.inspect import inspect_document
 from placer.model.spec import ModelSpec, read_model
+from placer.modes.served_experts import split_problem
 from placer.parallelism import Parallelism
 
 
@@ -126,5 +127,6 @@ def inspect(
         cpu_method=method,
         numa_nodes=numa,
         host_memory_bytes=memory,
+        split_problem=split_problem(spec, method, tp) if plan < spec.experts else None,
     )
     return Inspection(spec, shape, planned)
