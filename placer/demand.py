@@ -65,7 +65,10 @@ class MemoryDemand:
         # No two requests share a page.
         request = sglang_pool_tokens(self.request_tokens, page)
         alone = sglang_pool_tokens(self.request_tokens + SPARE_TOKENS, page) if self.request_tokens else 0
-        tokens = max(1, self.min_kv_tokens, self.running * request, alone)
+        # Beside others a request is let in where a page is left over: without one the last of them would wait.
+        several = request and self.running > self.parallel.dp
+        spare = page * self.parallel.dp if page > 1 and several else 0
+        tokens = max(1, self.min_kv_tokens, self.running * request + spare, alone)
         share = -(-tokens // self.parallel.dp)
         ratio = sglang_window_ratio(
             self.model,

@@ -1,19 +1,30 @@
 """KV pools: whole pages in SGLang, whole blocks in vLLM, and what each keeps beside them."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from family_configs import DEEPSEEK_V3_2, DEEPSEEK_V4_FLASH
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_model import tiny_model
 
+from placer.demand import MemoryDemand
 from placer.kv_pool import (
     sglang_page_tokens,
     sglang_pool_bytes,
     sglang_pool_tokens,
     vllm_kv_cache_memory_bytes,
 )
+from placer.model.spec import read_model
+from placer.parallelism import Parallelism
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.step_time import SampledStepTimes, StepSamples
+from placer.serving import serving_figures
+from placer.workload import Workload
 
 
 def test_sglang_holds_whole_pages_and_one_more() -> None:
@@ -53,3 +64,37 @@ def test_sparse_and_compressed_caches_have_larger_pages(
 ) -> None:
     model = tiny_model(tmp_path)
     assert sglang_page_tokens(replace(model, config={**model.config, **fields})) == page
+
+
+@pytest.mark.parametrize(("config", "page"), [(DEEPSEEK_V4_FLASH, 256), (DEEPSEEK_V3_2, 64)])
+def test_a_pool_of_pages_has_one_to_spare_beside_several_requests(
+    tmp_path: Path, config: dict[str, Any], page: int
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    model = read_model(tmp_path)
+    assert sglang_page_tokens(model) == page
+
+    def pool(running: int) -> int:
+        return MemoryDemand(
+            model, Parallelism(1), 1 << 40, running, 1024, "fp8", min_kv_tokens=0, request_tokens=1536
+        ).settings.kv_tokens
+
+    assert pool(8) == 8 * 1536 + page
+    # A lone request needs five tokens beyond its own, which fill a page.
+    assert pool(1) == 1536 + page
+
+
+def test_without_a_page_to_spare_the_last_request_waits_for_another_to_end() -> None:
+    # Prompts of 100 ms; decode steps of 10 ms.
+    times = SampledStepTimes(
+        decode=(StepSamples(8, np.array([10_000.0]), 0.0, 0.0),),
+        prefill=(StepSamples(1024, np.array([100_000.0]), 0.0, 0.0),),
+        seed=0,
+    )
+
+    def ttft_ms(tokens: int) -> float:
+        server = Server(Scheduler.SGLANG, 8, tokens, 1024, page_tokens=256)
+        return serving_figures(times, server, Workload(1024, 512, 8), 0).ttft_ms.p95
+
+    assert ttft_ms(8 * 1536 + 256) == pytest.approx(100.0)
+    assert ttft_ms(8 * 1536) > 150.0
