@@ -146,14 +146,15 @@ def _closed_loop(
     times: StepTimes, server: Server, workload: Workload, clients: int, seed: int
 ) -> ServingFigures:
     varied = workload.length_variation > 0
-    runs = 1 if varied or clients == 1 else min(_MOST_RUNS, math.ceil(_PHASES / clients))
-    # Whole rounds, so that clients that keep in step are each counted alike.
-    block = clients * (math.ceil(_BLOCK / clients) if varied else 1)
+    starting = min(clients, server.max_running)
+    runs = 1 if varied or clients == 1 else min(_MOST_RUNS, math.ceil(_PHASES / starting))
+    # Equal requests end in the order in which they started: whole rounds of those that run are counted, so that each
+    # place is counted alike.
+    block = clients * math.ceil(_BLOCK / clients) if varied else starting
     least = _LEAST_VARIED if varied else math.ceil(_LEAST_COUNTED / runs)
     blocks = max(math.ceil(4 / runs), math.ceil(least / block))
     first, count, last = 2 * clients, blocks * block, (2 if varied else 1) * clients
     prompts, outputs = _lengths(workload, ((first, 1), (count, blocks), (last, 1)), seed)
-    starting = min(clients, server.max_running)
     whole, random = outputs[:starting].copy(), np.random.default_rng(seed)
     stretches = []
     for _ in range(runs):

@@ -57,6 +57,18 @@ def test_what_waits_is_counted_once_the_queue_is_full() -> None:
     assert figures.kv_mean_tokens == pytest.approx((30 * 64 + 10 * sum(range(65, 74))) / 120)
 
 
+@BOTH
+@pytest.mark.parametrize(("running", "clients"), [(4, 4), (4, 6), (4, 9), (16, 17), (3, 16)])
+def test_every_client_is_somewhere_and_every_token_of_a_request(
+    scheduler: Scheduler, running: int, clients: int
+) -> None:
+    # Little's law: what waits and what runs are the clients, all of them.
+    figures = serving_figures(TIMES, server(scheduler, running), Workload(64, 20, clients), seed=0)
+    each_s = (figures.ttft_ms.mean + 19 * figures.tpot_ms.mean) / 1e3
+    assert figures.requests_per_s * each_s == pytest.approx(clients)
+    assert figures.output_tokens_per_s == pytest.approx(20 * figures.requests_per_s)
+
+
 def test_clients_of_equal_requests_that_start_together_are_one_case_of_several() -> None:
     # Whose prompts come at one moment wait for each other, 30 ms and 60 ms, and again in every round.
     found = [
