@@ -860,3 +860,13 @@ def test_growth_refuses_what_it_would_ignore(run: Run, extra: tuple[str, ...]) -
     code, _, error = run("bench", "--growth", *extra)
     assert code == 2
     assert "cannot be used" in error
+
+
+@pytest.mark.parametrize("extra", [("--csv", "rows.csv"), ("--rivals", "highs"), ("--json",)])
+def test_writing_instances_refuses_what_it_would_ignore(
+    run: Run, tmp_path: Path, extra: tuple[str, ...]
+) -> None:
+    code, out, error = run("bench", "--write", tmp_path / "folder", *extra)
+    assert (code, out) == (2, "")
+    assert f"--write solves nothing: {extra[0]} cannot be used" in error
+    assert not (tmp_path / "folder").exists()

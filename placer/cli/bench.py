@@ -91,7 +91,12 @@ def bench(
             end_interrupted(f"interrupted after {grown.solves} solves")
         return
     if write is not None:
-        for flag, value in (("--csv", csv), ("--rivals", rivals), ("--milestones", milestones)):
+        for flag, value in (
+            ("--csv", csv),
+            ("--rivals", rivals),
+            ("--milestones", milestones),
+            ("--json", json_output),
+        ):
             if value:
                 raise BadInputError(
                     f"--write solves nothing: {flag} cannot be used", f"leave out {flag} or --write"
