@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.cpu_datasheet import CpuDatasheet
+from placer.examples.ending import end_with
 from placer.kernels.expert_shape import ExpertShape
 from placer.profiler.cold_roofline import roofline_cold
 
@@ -113,5 +114,11 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Print the table."""
     sys.stdout.write(table())
+    return 0
+
+
+if __name__ == "__main__":
+    end_with(main)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from placer.errors import BadInputError, MissingComponentError, PlacerError
+from placer.examples.ending import end_with
 from placer.kernels.all_reduce import all_reduce_problem
 from placer.kernels.backends import GPU_BACKENDS
 from placer.kernels.expert_shape import ExpertShape
@@ -184,10 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path = run(model, tp, options.output, max_seconds=options.max_seconds, seed=options.seed)
             print(f"wrote {path}", file=sys.stderr)
     except PlacerError as error:
-        print(f"error: {error.what}\n  {error.hint}", file=sys.stderr)
+        print(f"error: {error.what}\n  do: {error.hint}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -5,6 +5,7 @@ reads. Times come from given rates, so that the table says what routing and plac
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from placer.answer.sampling import interval_text
 from placer.baselines import BASELINES
+from placer.errors import BadInputError
+from placer.examples.ending import end_with
 from placer.hbm import HbmLedger, ServerSettings
 from placer.level import Level
 from placer.model.spec import ModelSpec, read_model
@@ -139,6 +142,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--hot-us", type=float, nargs="+", default=HOT_US, help="µs of a hot expert")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     given = parser.parse_args(arguments)
+    _check(given)
     model = read_model(given.model)
     trace = import_trace(given.trace)
     check_trace_of(trace, model)
@@ -158,6 +162,19 @@ def main(arguments: Sequence[str]) -> int:
     return int(any(case.slower_than for case in found))
 
 
+def _check(given: argparse.Namespace) -> None:
+    for flag, values, most in (
+        ("--running", given.running, math.inf),
+        ("--share", given.share, 1.0),
+        ("--hot-us", given.hot_us, math.inf),
+    ):
+        # Not a number is in no range.
+        wrong = next((value for value in values if not 0 < value <= most or math.isinf(value)), None)
+        if wrong is not None:
+            limits = "" if math.isinf(most) else f" and at most {most:g}"
+            raise BadInputError(f"{flag} is {wrong:g}", f"give numbers above 0{limits}")
+
+
 def _command(given: argparse.Namespace) -> str:
     """The command as another machine would type it: files and folders by their own names."""
     words = ["python -m placer.examples.held_out_gains", given.trace.name, "--model", given.model.stem]
@@ -172,4 +189,4 @@ def _command(given: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_with(lambda: main(sys.argv[1:]))

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placer.answer.ledger import part_sizes
+from placer.errors import MissingComponentError
+from placer.examples.ending import end_with
+from placer.extra import install_command
 from placer.output import write_whole
 from placer.placement import PlacementDocument, read_placement
 
@@ -33,9 +36,16 @@ def draw_plan(document: PlacementDocument, path: Path) -> None:
     ------
     BadInputError
         When ``path`` cannot be written.
+    MissingComponentError
+        When matplotlib is not installed.
     """
-    import matplotlib as mpl  # noqa: PLC0415  # a second, and optional
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    try:
+        import matplotlib as mpl  # noqa: PLC0415  # a second, and optional
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise MissingComponentError(
+            "the picture is drawn with matplotlib, which is not installed", install_command("report")
+        ) from None
 
     with mpl.rc_context(
         {
@@ -116,4 +126,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_with(lambda: main(sys.argv[1:]))

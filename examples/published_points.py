@@ -4,10 +4,10 @@ Run as ``python -m placer.examples.published_points``; it prints Markdown and ta
 """
 
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from placer.examples.ending import end_with
 from placer.examples.published_point import (
     LAST_SEEN,
     STRATEGIES,
@@ -188,4 +188,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

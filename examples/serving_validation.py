@@ -5,6 +5,7 @@ from them, calibrated on one number of clients alone, and compared at the others
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from placer.cli.interruption import INTERRUPTED
 from placer.errors import MissingComponentError, PlacerError
+from placer.examples.ending import end_with
 from placer.examples.random_moe import RandomMoe
 from placer.examples.serving_case import CHUNK_TOKENS, MAX_RUNNING, Point, ServedCase, ServingCase, serve_case
 from placer.examples.serving_prediction import Figures
@@ -201,7 +203,7 @@ def main(arguments: Sequence[str]) -> int:
         print("interrupted: nothing was written, everything was ended", file=sys.stderr)
         return INTERRUPTED
     except PlacerError as error:
-        print(f"error: {error.what}\n   do: {error.hint}", file=sys.stderr)
+        print(f"error: {error.what}\n  do: {error.hint}", file=sys.stderr)
         return error.exit_code
     text = document(found, command)
     if given.output is None:
@@ -214,7 +216,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _serve(names: Sequence[str], python: Path) -> list[ServedCase]:
-    if not python.exists():
+    if not (python.is_file() and os.access(python, os.X_OK)):
         raise MissingComponentError(
             f"there is no Python with vLLM at {python}", "run make test-runtimes, or give --python PYTHON"
         )
@@ -232,4 +234,4 @@ def _serve(names: Sequence[str], python: Path) -> list[ServedCase]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_with(lambda: main(sys.argv[1:]))

@@ -21,6 +21,9 @@ from itertools import groupby
 from pathlib import Path
 
 from placer.cli.progress import LOG_LINE
+from placer.errors import BadInputError
+from placer.examples.ending import end_with
+from placer.input import checked_input
 from placer.output import write_text
 
 NUMBERS_OFF = 0.02
@@ -190,6 +193,14 @@ def _shortened_as(shown: str, printed: str) -> str:
     return "".join([*lines[:first], f"{LEFT_OUT}\n", *lines[len(lines) - last :]])
 
 
+def _text(path: Path) -> str:
+    cure = "give a Markdown document with commands and what they print"
+    try:
+        return checked_input(path, what="document", cure=cure).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInputError(f"{path} is no UTF-8 text", cure) from None
+
+
 def main(arguments: Sequence[str]) -> int:
     """Walk through a document in an empty folder that holds the examples; 1 where it is not as shown."""
     parser = argparse.ArgumentParser(prog="python -m placer.examples.shown_output", description=__doc__)
@@ -197,10 +208,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="put what is printed into the document")
     parser.add_argument("--folder", type=Path, help="new folder to work in, and to keep")
     given = parser.parse_args(arguments)
-    document = given.document.read_text(encoding="utf-8")
+    document = _text(given.document)
     with tempfile.TemporaryDirectory() as passing:
         folder = given.folder or Path(passing)
-        folder.mkdir(parents=True, exist_ok=folder == Path(passing))
+        if given.folder is not None and folder.exists():
+            raise BadInputError(f"--folder {folder} is there already", "name a folder that is not there yet")
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "examples").symlink_to(Path(__file__).resolve().parent)
         taken = []
         for each in walk(steps_of(document), folder, dict(os.environ)):
@@ -216,4 +229,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_with(lambda: main(sys.argv[1:]))

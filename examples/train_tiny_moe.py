@@ -14,6 +14,8 @@ from rich.progress import Progress
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+from placer.api.number import at_least
+from placer.examples.ending import end_with
 from placer.examples.tiny_moe_text import Domain, domains
 from placer.profiler.trace.generation import GenerationSettings
 from placer.profiler.trace.prompt import Prompt
@@ -209,17 +211,19 @@ def _openings(texts: tuple[str, ...], number: int) -> list[str]:
     return [joined[start : start + PROMPT_CHARACTERS] for start in starts]
 
 
-def main() -> None:
+def main() -> int:
     """Make the example from nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent / "tiny-moe")
     parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
+    at_least(1, steps=arguments.steps)
     arguments.output.mkdir(parents=True, exist_ok=True)
     texts = domains()
     make_checkpoint(arguments.output, texts, arguments.steps)
     record_traces(arguments.output, texts)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)
