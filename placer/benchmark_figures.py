@@ -21,6 +21,7 @@ from placer.profiler.steps import StepKind
 VLLM_PAGE_TOKENS = 16
 """KV tokens of a block of vLLM 0.32 on a GPU, unless --block-size says otherwise."""
 _ARRIVAL_SEED = 0
+_KINDS = (StepKind.DECODE, StepKind.PREFILL)
 
 
 def benchmark_server(model: ModelSpec, settings: ServerSettings, scheduler: Scheduler) -> Server:
@@ -69,7 +70,7 @@ class BenchmarkPlay:
             first, _ = self._serve(UNCALIBRATED)
             self._grids = {kind: size_grid(*_sizes(first, kind)) for kind in self._grids}
         else:
-            self._grids = {kind: size_grid(*_sizes(self._play, kind)) for kind in StepKind}
+            self._grids = {kind: size_grid(*_sizes(self._play, kind)) for kind in _KINDS}
 
     def curve(self, kind: StepKind, factors: Factors) -> Callable[[Ints], Floats]:
         """Mean microseconds of steps of ``kind`` by size."""
@@ -83,10 +84,18 @@ class BenchmarkPlay:
             )
         return self._served(factors)[1]
 
-    def median_decode_us(self, factors: Factors) -> float:
-        """Time of the step between most tokens: a step of r requests is an interval in r of them."""
+    def largest(self, factors: Factors) -> dict[StepKind, int]:
+        """The largest steps of each kind that run under ``factors``."""
         steps = self._play or self._served(factors)[0]
-        median = _weighted_median(*_sizes(steps, StepKind.DECODE))
+        return {kind: int(_sizes(steps, kind)[0].max(initial=0)) for kind in _KINDS}
+
+    def median_decode_us(self, factors: Factors) -> float:
+        """Time of the step between most tokens: a step of r requests is an interval in r of them.
+
+        Of a single request where every step holds prompts under ``factors``.
+        """
+        sizes, tokens = _sizes(self._play or self._served(factors)[0], StepKind.DECODE)
+        median = _weighted_median(sizes, tokens) if sizes.size else 1
         return float(self.curve(StepKind.DECODE, factors)(np.array([median]))[0])
 
     def _serve(self, factors: Factors) -> tuple[CountedSteps, PlayFigures]:
@@ -144,7 +153,8 @@ def benchmark_figures(
             fitted=False,
         ),
     ]
-    if run.median_itl_ms is not None:
+    # A prompt may be part of every step that vLLM runs.
+    if run.median_itl_ms is not None and play.largest(UNCALIBRATED)[StepKind.DECODE]:
         figures.append(
             MeasuredFigure(
                 f"decode step (median ITL){label}",

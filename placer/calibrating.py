@@ -137,24 +137,30 @@ def calibrate(
 
     figures: list[MeasuredFigure] = []
     notes: list[str] = [*repeated]
+    plays: list[tuple[BenchmarkPlay, PlacementTimes]] = []
     for number, run in enumerate(runs, 1):
         times = step_times(_workload(run))
         label = f", run {number}" if len(runs) > 1 else ""
         scheduler = request.scheduler or run.scheduler or Scheduler.SGLANG
         server = benchmark_server(model, planned_level(placement).settings, scheduler)
-        figures += benchmark_figures(run, BenchmarkPlay(run, server, times), times, label)
-        notes += [*_run_notes(run, number if len(runs) > 1 else None, scheduler), *times.notes]
+        play = BenchmarkPlay(run, server, times)
+        plays.append((play, times))
+        figures += benchmark_figures(run, play, times, label)
+        notes += _run_notes(run, number if len(runs) > 1 else None, scheduler)
     if log is not None:
         times = step_times(planned_workload(placement))
         of_log = [name for name in FactorName if name not in LAUNCH_LADEN]
         figures += kt_log_figures(timed_layers(log, placement, times), request.names or of_log)
-        notes += [*log.notes, *times.notes]
+        notes += [*log.notes, *times.notes()]
     # A log alone says nothing of time added per step, in whatever unit.
     step_scale_us = float(np.mean([run.mean_tpot_ms for run in runs])) * 1e3 if runs else 1e6
     to_fit = [figure.to_fit for figure in figures if figure.fitted]
     fit = fit_factors(to_fit, step_scale_us=step_scale_us, names=request.names or tuple(FactorName))
     if log is not None and request.names is None and not runs:
         fit.reasons.update(dict.fromkeys(LAUNCH_LADEN, _LAUNCHES))
+    for play, times in plays:
+        # A slower server runs larger steps of an open loop than the one that was predicted.
+        notes += times.notes(play.largest(fit.factors))
     if trace is None:
         notes.append("uniform routing was assumed, as in a plan without a trace")
     compared = tuple(figure.calibrated(fit.factors) for figure in figures)

@@ -1,6 +1,6 @@
 """Times of a placement's steps of any size, under any factors of a calibration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,6 +78,7 @@ class PlacementTimes:
         self._tp = tp
         self._replays = replays
         self._sides: dict[tuple[StepKind, int], SideTimes] = {}
+        self._approximate: dict[tuple[StepKind, int], str | None] = {}
         self._extrapolated: set[tuple[StepKind, int]] = set()
 
     def sides(self, kind: StepKind, size: int) -> SideTimes:
@@ -89,6 +90,7 @@ class PlacementTimes:
             costs = step_costs(self._model, self._kernels, steps, self._settings, self._workload, self._tp)
             transfer_us = self._rates.transfer_call_us + self._rates.transfer_token_us * size
             self._sides[kind, size] = SideTimes(*costs.side_us(self._hot), transfer_us, costs.base_us)
+            self._approximate[kind, size] = steps.approximate
             if costs.extrapolated_share:
                 self._extrapolated.add((kind, size))
         return self._sides[kind, size]
@@ -102,16 +104,28 @@ class PlacementTimes:
         """Whether any steps of ``kind`` so far lie beyond the timed range."""
         return any(found is kind for found, _ in self._extrapolated)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the replayed steps assume, and which sizes the kernels were not timed at."""
-        beyond = [f"{kind.value} steps of {size}" for kind, size in sorted(self._extrapolated)]
+    def notes(self, largest: Mapping[StepKind, int] | None = None) -> tuple[str, ...]:
+        """What the replayed steps assume, and which sizes the kernels were not timed at.
+
+        Of sizes up to the ``largest`` of a kind alone, where larger ones were replayed and did not run.
+        """
+        sizes = [
+            (kind, size)
+            for kind, size in sorted(self._sides)
+            if largest is None or size <= largest.get(kind, 0)
+        ]
+        assumed = dict.fromkeys(text for each in sizes if (text := self._approximate[each]) is not None)
+        beyond = [
+            f"{kind.value} steps of {size}" for kind, size in sizes if (kind, size) in self._extrapolated
+        ]
         said = (f"extrapolated beyond the timed range: {', '.join(beyond)}",) if beyond else ()
-        return (*self._replays.notes(), *said)
+        return (*assumed, *said)
 
 
 def size_grid(sizes: Ints, weights: Ints) -> list[int]:
-    """At most `_GRID` of ``sizes``, ascending: the ends, and those that weigh most."""
+    """At most `_GRID` of ``sizes``, ascending: the ends, and those that weigh most; 1 where there are none."""
+    if not sizes.size:
+        return [1]
     distinct, place = np.unique(sizes, return_inverse=True)
     weight = np.bincount(place, weights=weights)
     heaviest = np.argsort(-weight, kind="stable")[: _GRID - 2]

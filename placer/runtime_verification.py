@@ -172,7 +172,7 @@ def verify_runtime(
         applied=factors,
         steps=max(call.step for call in log.calls),
         log=str(log.path),
-        notes=(*profile.calibration_notes, *log.notes, *times.notes),
+        notes=(*profile.calibration_notes, *log.notes, *times.notes()),
     )
 
 

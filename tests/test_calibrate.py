@@ -197,6 +197,48 @@ def test_an_open_loop_is_played_at_its_arrivals(
 
 
 @pytest.mark.parametrize(
+    "sent",
+    [{"max_concurrency": 2}, {"max_concurrency": None, "request_rate": 1000.0, "start_times": [1.0, 1.0]}],
+    ids=["closed", "open"],
+)
+def test_a_run_whose_every_step_holds_a_prompt_is_played(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path, sent: dict[str, Any]
+) -> None:
+    """The first request ends while the second's prompt is still cut into chunks; that one has a single token."""
+    lengths = {
+        "input_lens": [8, 5000],
+        "output_lens": [3, 1],
+        "total_input_tokens": 5008,
+        "total_output_tokens": 4,
+    }
+    stated = {
+        "completed": 2,
+        "duration": 1.0,
+        "output_throughput": 4.0,
+        "mean_ttft_ms": 100.0,
+        "mean_tpot_ms": 100.0,
+    }
+    result = vllm_result(**lengths, **stated, **sent, num_prompts=2)
+    file = read_benchmark_file(written(tmp_path / "b", result))
+    found = calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest()).calibration
+    assert [each.name for each in found.figures] == ["TPOT mean", "TTFT mean", "output tokens"]
+
+
+def test_steps_that_only_the_calibrated_server_runs_are_told_as_extrapolated(
+    model: ModelSpec, trace: TokenTrace, tmp_path: Path
+) -> None:
+    """Predicted, two prompts of 512 tokens wait at a time at most; the slower server's fill chunks of 2,048."""
+    lengths = {"input_lens": [512] * 64, "output_lens": [8] * 64}
+    totals = {"total_input_tokens": 64 * 512, "total_output_tokens": 64 * 8}
+    stated = {"duration": 1.0, "output_throughput": 512.0, "request_rate": 90.0, "max_concurrency": None}
+    result = measured(model, trace, Factors(cold=1.8), **lengths, **totals, **stated)
+    file = read_benchmark_file(written(tmp_path / "b", result))
+    found = calibrate(profile(), served(), model, trace, [file], None, CalibrateRequest()).calibration
+    (beyond,) = (each for each in found.distrust if "beyond the timed range" in each)
+    assert beyond == "extrapolated beyond the timed range: prefill steps of 1024, prefill steps of 2048"
+
+
+@pytest.mark.parametrize(
     ("burstiness", "said"),
     [
         (1.0, "drawn at exponential distances (--save-detailed)"),
