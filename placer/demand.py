@@ -1,5 +1,6 @@
 """What a server asks of one GPU's memory: the model, the settings and the least that must fit."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from placer.model.config import MAX_TOKENS
 from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
+from placer.profiler.serving.sglang_scheduler import NEW_TOKEN_RATIO
 
 SPARE_TOKENS = 5
 """Tokens that the pool must hold beyond one request, or the runtime cuts its output or refuses its prompt.
@@ -17,6 +19,17 @@ SPARE_TOKENS = 5
 sglang-kt 0.7.2 takes at most pool - 2 - prompt output tokens (managers/scheduler.py, init_req_max_new_tokens), and
 prompts below pool - 6 tokens (managers/tp_worker.py, max_req_input_len); two output tokens are the fewest.
 """
+
+
+def _spare_tokens(running: int, page: int) -> int:
+    """What a pool of pages holds beyond ``running`` requests, or the last of them waits until another has ended.
+
+    SGLang lets a request in where a page is left over, and counts the last pages of the others whole and, beside them,
+    a share of what those still have to produce (managers/schedule_policy.py, PrefillAdder): half a page on average.
+    """
+    if page == 1 or running == 1:
+        return 0
+    return sglang_pool_tokens(page + math.ceil(NEW_TOKEN_RATIO * (running - 1) * page / 2), page)
 
 
 @dataclass(frozen=True)
@@ -65,9 +78,7 @@ class MemoryDemand:
         # No two requests share a page.
         request = sglang_pool_tokens(self.request_tokens, page)
         alone = sglang_pool_tokens(self.request_tokens + SPARE_TOKENS, page) if self.request_tokens else 0
-        # Beside others a request is let in where a page is left over: without one the last of them would wait.
-        several = request and self.running > self.parallel.dp
-        spare = page * self.parallel.dp if page > 1 and several else 0
+        spare = self.parallel.dp * _spare_tokens(-(-self.running // self.parallel.dp), page) if request else 0
         tokens = max(1, self.min_kv_tokens, self.running * request + spare, alone)
         share = -(-tokens // self.parallel.dp)
         ratio = sglang_window_ratio(
