@@ -216,10 +216,15 @@ def prompt_steps(settings: ServerSettings, workload: Workload) -> PromptSteps:
     """
     computed = workload.computed_prompt_tokens
     chunk = min(settings.chunk_tokens, computed)
-    if settings.max_running_requests > _SEVERAL_END * workload.output_tokens:
+    if several_end(settings, workload):
         return PromptSteps(chunk, computed / chunk, 0)
     chunks, rest = divmod(computed, chunk)
     return PromptSteps(chunk, float(chunks), rest)
+
+
+def several_end(settings: ServerSettings, workload: Workload) -> bool:
+    """Whether so many requests end per decode step that those that follow often start together."""
+    return settings.max_running_requests > _SEVERAL_END * workload.output_tokens
 
 
 def level_costs(

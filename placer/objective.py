@@ -70,6 +70,16 @@ def mean_tpot(running: int) -> Weighting:
     return Weighting(float(running), float(running - 1))
 
 
+def stopped_share(running: int, workload: Workload) -> float:
+    """Of the times that R - 1 others' prompts stop a request in `mean_tpot`, how many are steps of their own.
+
+    Others that end in the same one of its O decode steps are followed by prompts that may share a chunk, which stops it
+    once.
+    """
+    steps, others = workload.output_tokens, running - 1
+    return steps * (1.0 - (1.0 - 1.0 / steps) ** others) / others if others else 1.0
+
+
 def weighed(objective: Objective, running: int) -> Weighting:
     """What the program minimises at a level of R running requests, in microseconds.
 

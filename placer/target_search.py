@@ -12,9 +12,11 @@ import numpy as np
 
 from placer.choosing import Candidate, Choosing
 from placer.hbm import ServerSettings
+from placer.level import Level
+from placer.level_cost import several_end
 from placer.level_problems import LevelProblems
 from placer.level_solution import LEVEL_GAP, Emphasis, LevelSolution, solve_level
-from placer.objective import Limit, Objective, limits_of
+from placer.objective import Limit, Objective, limits_of, stopped_share
 from placer.profiler.serving.server import Scheduler
 from placer.solvers.ilp import solve_ilp
 from placer.solvers.solution import SolverStatus
@@ -121,7 +123,7 @@ class TargetSearch:
             return False
         bound_us *= 1.0 - _SIMULATION_MARGIN
         if request.objective is Objective.LATENCY:
-            return self._bounded and bound_us > best.figures.tpot_ms_p95 * 1e3
+            return self._bounded(entry.level) and bound_us > best.figures.tpot_ms_p95 * 1e3
         least = request.scheduler is Scheduler.SGLANG and not request.behaviour.deferred_experts
         return least and 1e6 / bound_us < (best.figures.goodput_tokens_per_s or 0.0)
 
@@ -149,10 +151,10 @@ class TargetSearch:
 
     def _cannot_keep(self, entry: LevelSolution, limit: Limit) -> bool:
         """Whether the bound on the objective alone puts ``limit`` out of reach (no more solving is needed)."""
-        if not self._bounded or not entry.solution.bound_us:
+        if not self._bounded(entry.level) or not entry.solution.bound_us:
             return False
         times = limit.weighting.over(self.problems.weighed(entry.level))
-        return times * entry.solution.bound_us > limit.target_us
+        return times * entry.solution.bound_us > self._out_of_reach_us(entry.level, limit)
 
     def _emphasised(self, entry: LevelSolution, limit: Limit) -> Iterator[LevelSolution]:
         """Plans for ``limit`` alone, and for the least price of it that keeps the targets."""
@@ -162,10 +164,11 @@ class TargetSearch:
             f"for {limit.flag}"
         )
         # Once its bound is above the target there is nothing left to find out.
-        cutoff_us = float(np.nextafter(limit.target_us, np.inf)) if self._bounded else np.inf
+        bounded, most_us = self._bounded(entry.level), self._out_of_reach_us(entry.level, limit)
+        cutoff_us = float(np.nextafter(most_us, np.inf)) if bounded else np.inf
         alone = self._solved(entry, limit, np.inf, cutoff_us=cutoff_us)
         bound_us = alone.solution.bound_us
-        if self._bounded and bound_us is not None and bound_us > limit.target_us:
+        if bounded and bound_us is not None and bound_us > most_us:
             self.excluded.add(settings)
         yield alone
         if not self._keeps(alone, limit):
@@ -194,10 +197,11 @@ class TargetSearch:
             solution = solve_ilp(
                 own, solver="highs", gap=request.gap, time_limit_s=request.time_limit_s, limits=rows
             )
-            if turn == 0 and self._bounded and solution.bound_us is not None:
+            if turn == 0 and self._bounded(entry.level) and solution.bound_us is not None:
                 self._raise_bound(entry.level.settings, solution.bound_us)
             if solution.hot is None:
-                if turn == 0 and self._bounded and solution.status is SolverStatus.INFEASIBLE:
+                proven = self._bounded(entry.level) and not self._share_chunks(entry.level)
+                if turn == 0 and proven and solution.status is SolverStatus.INFEASIBLE:
                     self.excluded.add(entry.level.settings)
                 for limit in limits if turn == 0 and len(limits) > 1 else ():
                     # What each target alone costs the other.
@@ -214,12 +218,27 @@ class TargetSearch:
                     most_us = mean.objective_us(plan.hot) / exceeded - mean.constant_us
                     rows[number] = replace(rows[number], most_us=most_us)
 
-    @property
-    def _bounded(self) -> bool:
-        """Whether limits on mean times say something of every plan that is looked for.
+    def _out_of_reach_us(self, level: Level, limit: Limit) -> float:
+        """What a bound on the mean time of ``limit`` must exceed before no plan at ``level`` can keep it.
+
+        Prompts that share chunks stop a request less often than the mean counts.
+        """
+        if limit.flag != "--slo-tpot" or not self._share_chunks(level):
+            return limit.target_us
+        running, workload = level.settings.max_running_requests, self.problems.request.workload
+        return limit.target_us / stopped_share(running, workload)
+
+    def _share_chunks(self, level: Level) -> bool:
+        """Whether two prompts that start together may take fewer steps than each alone."""
+        settings, prompt = level.settings, self.problems.request.workload.computed_prompt_tokens
+        return settings.max_running_requests > 1 and prompt % settings.chunk_tokens > 0
+
+    def _bounded(self, level: Level) -> bool:
+        """Whether limits on mean times say something of every plan that is looked for at ``level``.
 
         In an open loop fewer requests may run than the level allows, mixed steps read experts once for both kinds of
-        tokens, and deferred experts are no part of the objective; goodput need not keep the targets.
+        tokens, and deferred experts are no part of the objective; goodput need not keep the targets. Of short answers
+        several end in a step, and the prompts that follow are computed together.
         """
         request = self.problems.request
         return (
@@ -227,6 +246,7 @@ class TargetSearch:
             and not request.workload.is_open_loop
             and request.scheduler is Scheduler.SGLANG
             and not request.behaviour.deferred_experts
+            and not several_end(level.settings, request.workload)
         )
 
     def _keeps(self, plan: LevelSolution, limit: Limit | None = None) -> bool:
@@ -249,7 +269,7 @@ class TargetSearch:
         gap = max(LEVEL_GAP, request.gap)
         solution = solve_level(problem, request, gap, entry.hot, cutoff_us=cutoff_us)
         plan = LevelSolution(entry.level, entry.problem, solution, Emphasis(weighting, problem, credit_us))
-        if self._bounded:
+        if self._bounded(entry.level):
             self._raise_bound(entry.level.settings, plan.bound_us)
         return plan
 

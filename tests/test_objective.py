@@ -5,8 +5,20 @@ from typing import Any
 import pytest
 
 from placer.errors import BadInputError
-from placer.objective import OUTPUT_TOKEN, Limit, Objective, Weighting, limits_of, mean_tpot, weighed
+from placer.objective import (
+    OUTPUT_TOKEN,
+    Limit,
+    Objective,
+    Weighting,
+    limits_of,
+    mean_tpot,
+    stopped_share,
+    weighed,
+)
+from placer.profiler.serving.server import Scheduler, Server
+from placer.profiler.serving.step_time import ConstantStepTimes
 from placer.robust import Criterion
+from placer.serving import serving_figures
 from placer.solve_request import SolveRequest
 from placer.workload import Workload
 
@@ -19,6 +31,27 @@ def test_a_request_waits_for_its_own_step_and_for_the_prompts_of_the_others() ->
     assert weighting.decode * decode_us + weighting.prefill * prefill_us == 40.0 + 3 * 5.0
     # Alone nobody stops it.
     assert mean_tpot(1) == Weighting(1.0, 0.0)
+
+
+def test_prompts_that_share_a_chunk_stop_a_request_once() -> None:
+    assert stopped_share(1, Workload(64, 32, 1)) == 1.0
+    assert stopped_share(2, Workload(64, 32, 2)) == pytest.approx(1.0)
+    # Two others end in either of two steps: in the same one half of the time, so 1.5 steps stop it instead of 2.
+    assert stopped_share(3, Workload(64, 2, 3)) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(("running", "output"), [(8, 16), (8, 64), (16, 32), (16, 64), (16, 512)])
+def test_no_plan_is_faster_than_what_is_out_of_reach(running: int, output: int) -> None:
+    # Decode steps of 10 ms, prefill steps of 30 ms; eight prompts fit into a chunk.
+    server = Server(Scheduler.SGLANG, running, 100_000, 512)
+    workload = Workload(64, output, running)
+    found = serving_figures(ConstantStepTimes(10_000, 30_000), server, workload, seed=0).tpot_ms.p95
+    weighting = mean_tpot(running)
+    alone = weighting.decode * 10 / running + weighting.prefill * 30 / output
+    assert found >= alone * stopped_share(running, workload)
+    if (running, output) == (16, 64):
+        # 10 + 15 * 30 / 64 is more than is simulated.
+        assert found < alone
 
 
 def test_throughput_and_goodput_weigh_the_time_of_an_output_token() -> None:
