@@ -1,6 +1,6 @@
 """Plans simulated on the requests kept for choosing: which keep the targets, and which of two is better."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placer.hbm import ServerSettings
 from placer.level import Level
@@ -15,7 +15,7 @@ from placer.profiler.trace.trace import Trace
 from placer.replays import Replays
 from placer.solve_request import SolveRequest
 from placer.solvers.problem import Mask
-from placer.targets import Reached, has_targets, meets_targets
+from placer.targets import Reached, has_targets, meets_targets, nearest, worse
 
 ALIKE = 0.001
 """Difference of simulated figures below which two plans are alike and throughput decides."""
@@ -71,6 +71,7 @@ class Choosing:
         self._model, self._cost, self._request, self._replays = model, cost, request, replays
         self._counts = selection_counts(trace)
         self._figures: dict[tuple[ServerSettings, bytes], Prediction] = {}
+        self._plans: list[tuple[Level, Mask]] = []
         self._last: tuple[Level, LevelCosts] | None = None
         self._last_steps: tuple[Level, LevelSteps] | None = None
 
@@ -78,6 +79,20 @@ class Choosing:
     def reached(self) -> tuple[Reached, ...]:
         """Every plan simulated so far."""
         return tuple(Reached(settings, figures) for (settings, _), figures in self._figures.items())
+
+    def reached_beside(self, other: "Choosing") -> tuple[Reached, ...]:
+        """`reached`, with the worse of these and ``other``'s requests for the plans that are nearest to the targets.
+
+        A target that is raised to what the nearest plan reaches is then one that it keeps on both.
+        """
+        reached, compared = list(self.reached), set[int]()
+        while (number := nearest(self._request.workload, reached)) is not None and number not in compared:
+            compared.add(number)
+            found = reached[number]
+            reached[number] = replace(
+                found, figures=worse(found.figures, other.figures(*self._plans[number]))
+            )
+        return tuple(reached)
 
     def costs(self, level: Level) -> LevelCosts:
         """What the choosing steps cost at ``level``."""
@@ -91,6 +106,7 @@ class Choosing:
         key = level.settings, hot.tobytes()
         if key not in self._figures:
             self._figures[key] = self._predict(level, hot)
+            self._plans.append((level, hot))
         return self._figures[key]
 
     def _predict(self, level: Level, hot: Mask) -> Prediction:

@@ -28,18 +28,22 @@ _NEAR = 1.1
 class QuickCheck:
     """Tries changes of a request on the steps that a solve would choose by; what it finds, the solve tries too.
 
-    The trace, its mix, the seed and where prompts come from stay as they are.
+    The trace, its mix, the seed and where prompts come from stay as they are. What serves must keep the targets on the
+    requests that an answer is reported on, too.
     """
 
     def __init__(self, model: ModelSpec, trace: Trace, cost: CostModel, request: SolveRequest) -> None:
         self._model, self._cost = model, replace(cost, behaviour=request.behaviour)
-        parts = split_requests(trace, SPLIT_SHARES, seed=request.seed)[:2]
-        self._solving, self._choosing = (mixed(part, request.mix, request.seed) for part in parts)
+        parts = split_requests(trace, SPLIT_SHARES, seed=request.seed)
+        self._solving, self._choosing, self._reporting = (
+            mixed(part, request.mix, request.seed) for part in parts
+        )
         self._counts = selection_counts(self._solving)
         seed, prefill_from = request.seed, request.prefill_from
         self._steps = Replays(self._solving, seed, prefill_from)
-        self._choosing_steps = Replays(
-            self._choosing, seed + EVALUATION_SEED, prefill_from, step_factor=EVALUATION_STEPS
+        self._choosing_steps, self._reporting_steps = (
+            Replays(part, seed + number * EVALUATION_SEED, prefill_from, step_factor=EVALUATION_STEPS)
+            for number, part in ((1, self._choosing), (2, self._reporting))
         )
 
     def __call__(self, request: SolveRequest) -> Prediction | None:
@@ -56,11 +60,12 @@ class QuickCheck:
             return None
         problems = LevelProblems(self._model, self._cost, request, limits, self._steps, self._counts)
         choosing = Choosing(self._model, self._cost, request, self._choosing_steps, self._choosing)
+        reporting = Choosing(self._model, self._cost, request, self._reporting_steps, self._reporting)
         nearest: tuple[float, Level] | None = None
         for level in problems.promising_first(grid):
             frequency = problems.baseline("frequency", level)
             figures = choosing.figures(level, frequency)
-            if choosing.serves(level, frequency):
+            if choosing.serves(level, frequency) and reporting.serves(level, frequency):
                 return figures
             far = excess(request.workload, figures)
             if nearest is None or far < nearest[0]:
@@ -72,4 +77,6 @@ class QuickCheck:
         solution = solve_level(problem, request, LEVEL_GAP, problems.baseline("frequency", level))
         search = TargetSearch(problems, choosing, {}, set(), set(), lambda _text: None)
         best = search.best([LevelSolution(level, problem, solution)]) if solution.hot is not None else None
-        return None if best is None else choosing.figures(best.level, best.hot)
+        if best is None or not reporting.serves(best.level, best.hot):
+            return None
+        return choosing.figures(best.level, best.hot)

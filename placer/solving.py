@@ -41,7 +41,7 @@ from placer.solvers.solution import SolverStatus, relative_gap
 from placer.target_advice import target_advice
 from placer.target_floor import below_floor
 from placer.target_search import TargetSearch
-from placer.targets import Reached, missed_text, targets_missed
+from placer.targets import MISSED, Reached, missed_text, targets_missed
 from placer.whole_layers import whole_layers
 
 _ROBUST_GAP = 0.01
@@ -132,24 +132,31 @@ def solve_levels(
         choosing,
     )
 
+    def told(_reached: Sequence[Reached]) -> str:
+        """Advice that holds on the requests that an answer is reported on too."""
+        report = Replays(
+            reporting, request.seed + 2 * EVALUATION_SEED, request.prefill_from, step_factor=EVALUATION_STEPS
+        )
+        return advice(choice.reached_beside(Choosing(model, cost, request, report, reporting)))
+
     if hopeless:
         for number, level in enumerate(grid):
             progress(
                 f"level {number + 1} of {len(grid)}: what the frequency ranking reaches", number / len(grid)
             )
             choice.figures(level, problems.baseline("frequency", level))
-        raise _none_serves(choice, request, advice)
+        raise _none_serves(choice, request, told)
     levels = LevelSearch(problems, choice.serves, progress)
     bounds = levels.bounds
     tried = levels.solved(grid)
     progress("comparing levels", 0.9)
     search = TargetSearch(problems, choice, bounds, set(), set(), lambda text: progress(text, 0.9))
-    best = _best(search, tried, advice)
+    best = _best(search, tried, told)
     if best.emphasis is not None or search.missed or request.objective is not Objective.THROUGHPUT:
         # Levels that better ones seemed to rule out count again once those miss the targets.
         served = [entry for entry in tried if choice.serves(entry.level, entry.hot)]
         left = levels.refined([best, *(entry for entry in served if entry.level is not best.level)])
-        best = _best(search, [*left, *levels.refined([best]), best], advice)
+        best = _best(search, [*left, *levels.refined([best]), best], told)
         done = {entry.level.settings: entry for entry in left if entry.emphasis is None}
         tried = sorted(
             (done.get(entry.level.settings, entry) for entry in tried), key=LevelSolution.objective_us
@@ -250,7 +257,7 @@ def solve_levels(
     missed_by = missed_text(request.workload, predictions[chosen])
     if missed_by and request.objective is not Objective.GOODPUT:
         notes.append(
-            f"warning: the requests that are only reported on miss {missed_by}; those that the plan was chosen on keep "
+            f"{MISSED}{missed_by}; those that the plan was chosen on keep "
             "the targets, so the miss is within what traffic of this kind varies by"
         )
     gap = relative_gap(objective_us, bound_us, best.problem.constant_us)

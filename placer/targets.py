@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placer.errors import InfeasibleError
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
 from placer.units import counted, duration, excess_percent, rounded_up, telling_digits
 from placer.workload import Workload
+
+MISSED = "warning: the requests that are only reported on miss "
+"""How the note starts that says which targets a plan misses on requests that it was not chosen on."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,10 @@ def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
     Raising one target alone is preferred, where some plan keeps the other. Empty where nothing finite is predicted.
     """
     targets = _targets(workload)
-    predicted = [each for each in reached if excess(workload, each.figures) < math.inf]
-    if not predicted:
+    number = nearest(workload, reached)
+    if number is None:
         return ""
-
-    def raised(each: Reached) -> tuple[int, float]:
-        return len(missed_flags(workload, each.figures)), excess(workload, each.figures)
-
-    best = min(predicted, key=raised).figures
+    best = reached[number].figures
     flags = [
         f"{target.flag} {rounded_up(target.p95_ms(best))}"
         for target in targets
@@ -121,6 +120,27 @@ def relaxed(workload: Workload, reached: Sequence[Reached]) -> str:
     ]
     kept = ", the other target kept" if len(flags) < len(targets) else ""
     return f"relax to {' '.join(flags)}{kept}"
+
+
+def nearest(workload: Workload, reached: Sequence[Reached]) -> int | None:
+    """Which plan of ``reached`` misses the fewest targets, and by the least; None where nothing finite is predicted."""
+
+    def raised(number: int) -> tuple[int, float]:
+        figures = reached[number].figures
+        return len(missed_flags(workload, figures)), excess(workload, figures)
+
+    predicted = [number for number, each in enumerate(reached) if excess(workload, each.figures) < math.inf]
+    return min(predicted, key=raised, default=None)
+
+
+def worse(one: Prediction, other: Prediction) -> Prediction:
+    """``one`` with the longer of both latencies at the 95th percentile."""
+    ttft_ms = max((_ttft_ms(one), _ttft_ms(other)))
+    return replace(
+        one,
+        tpot_ms_p95=max(one.tpot_ms_p95, other.tpot_ms_p95),
+        ttft_ms_p95=None if math.isinf(ttft_ms) else ttft_ms,
+    )
 
 
 def settings_text(settings: ServerSettings) -> str:

@@ -7,9 +7,12 @@ from placements import figures, placement, placement_dict
 from rich.console import Console, Group, RenderableType
 
 from placer.answer.console import print_answer
+from placer.answer.detail import Detail
 from placer.answer.ledger import BAR_WIDTH, ledger_parts
+from placer.answer.part import chosen_parts
 from placer.answer.placement import judged_sentence, placement_answer
 from placer.placement import PlacementDocument
+from placer.targets import MISSED
 from placer.units import GIB
 
 
@@ -189,3 +192,12 @@ def test_a_baseline_that_decodes_faster_and_serves_less_is_explained() -> None:
     same = " ".join(printed(placement({0: [0]}, layers=[0], experts=2)).split())
     assert "uniform is the runtime's default" in same
     assert "serves fewer" not in same
+
+
+def test_a_missed_target_belongs_to_the_verdict() -> None:
+    note = f"{MISSED}--slo-ttft of 6490 ms by 0.5% (6.520 s at p95)"
+    answer = placement_answer(placement({0: [0]}, layers=[0], experts=2, notes=["else", note]), None)
+    assert shown(answer).count("6490") == 1
+    quiet = shown(*chosen_parts(answer, Detail.QUIET), width=200).splitlines()
+    assert len(quiet) == 2
+    assert quiet[1] == note

@@ -21,6 +21,7 @@ from placer.answer.worth import worth_sentence
 from placer.exports.next_runtime import next_runtime
 from placer.placement import FORCED, PlacementDocument
 from placer.placement_sections import KvSection
+from placer.targets import MISSED
 from placer.units import counted, duration, figure, gap_percent, gib
 
 _SPARKLINE_WIDTH = 62
@@ -37,11 +38,11 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     """What `placer solve` prints of a placement."""
     document = all_visible(document)
     predicted, kv = document.predicted, document.kv
-    # What would have been refused goes with the figures that it spoils, also under -q.
-    forced = [note for note in document.notes if note.startswith(FORCED)]
+    # What would have been refused, or misses a target, goes with the figures that it spoils, also under -q.
+    first = [note for note in document.notes if note.startswith((FORCED, MISSED))]
     parts: list[RenderableType] = [
         VerdictLine(verdict_sentence(document)),
-        *[VerdictLine(each) for each in forced],
+        *[VerdictLine(each) for each in first],
         Text(f"  {judged_sentence(document)}"),
         *gpu_only_lines(document),
         *serving_lines(document),
@@ -68,7 +69,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
         parts.append(Text("the moving hot sets above are compared on these assumptions:", style="dim"))
         parts += [Text(f"  {assumed}", style="dim") for assumed in document.dynamic.assumptions]
     parts += _origins(predicted.provenance)
-    parts += note_lines(note for note in document.notes if note not in forced)
+    parts += note_lines(note for note in document.notes if note not in first)
     parts += _pool_lines(kv)
     parts.append(
         command(
