@@ -31,6 +31,8 @@ _LEAST_ARRIVALS = 1024
 _PHASES = 128
 """Places in the course of a request at which clients of equal requests are seen, at least; `_MOST_RUNS` of such."""
 _MOST_RUNS = 8
+_MOST_FILLING = 2048
+"""Requests of all such runs that are for filling the server and the queue and for running dry, at most."""
 _BLOCK = 64
 """Varying lengths that are dealt out alike to every part of a run, at least."""
 
@@ -147,7 +149,9 @@ def _closed_loop(
 ) -> ServingFigures:
     varied = workload.length_variation > 0
     starting = min(clients, server.max_running)
-    runs = 1 if varied or clients == 1 else min(_MOST_RUNS, math.ceil(_PHASES / starting))
+    # A request that runs alone has no phase.
+    runs = 1 if varied or starting == 1 else min(_MOST_RUNS, math.ceil(_PHASES / starting))
+    runs = max(1, min(runs, _MOST_FILLING // (3 * clients)))
     # Equal requests end in the order in which they started: whole rounds of those that run are counted, so that each
     # place is counted alike.
     block = clients * math.ceil(_BLOCK / clients) if varied else starting
