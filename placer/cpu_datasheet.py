@@ -49,7 +49,7 @@ class CpuDatasheet:
     pcie_generation
         Of its host links.
     source, arithmetic_source
-        Where the figures come from, those from memory named; and those of the units.
+        Where the figures come from, those without a source named; and those of the units.
     adjustments
         What was changed against the sheet, in words.
     """

@@ -70,10 +70,11 @@ _ZEN5 = Core(
     "twice Zen 4 by its 512-bit data path (numberworld.org, Zen 5 teardown); not measured here",
 )
 
-_ARK = "Intel ARK as exported 2023-07 (felixsteinke/cpu-spec-dataset); all-core turbo from memory"
+_RECALLED = "without a source (as the authors recall it)"
+_ARK = f"Intel ARK as exported 2023-07 (felixsteinke/cpu-spec-dataset); all-core turbo {_RECALLED}"
 _ARK_BASE = "Intel ARK as exported 2023-07 (felixsteinke/cpu-spec-dataset); no all-core turbo"
-_AWS = "cores and cache as instances report them (48 cores, 105 MB); clocks and memory from memory"
-_EMR = "launch reports (techopse.com, technosports.co.in: cores, base, cache, DDR5-5600); all-core turbo from memory"
+_AWS = f"cores and cache as instances report them (48 cores, 105 MB); clocks and DDR5-4800 {_RECALLED}"
+_EMR = f"launch reports (techopse.com, technosports.co.in: cores, base, cache, DDR5-5600); all-core turbo {_RECALLED}"
 _GNR = "Hardwareluxx, Xeon 6972P review (its 6900P table); MRDIMM-8800: --memory-mts 8800"
 _GNR_SP = (
     "launch reports (infogioco.it: cores, base, cache; cnews.cz: eight channels of DDR5-6400; heise.de/-10395118: "
@@ -84,9 +85,9 @@ _TURIN = (
     "quattor template library (cores, base); cache and memory of launch reports (tomshardware.com, "
     "chipsandcheese.com), DDR5-6000; no all-core boost"
 )
-_TURIN_MEMORY = "chipsandcheese.com, EPYC 9355P (cores, cache); base clock and DDR5-6000 from memory"
-_RYZEN = "AMD's specification export 2023-07 (felixsteinke/cpu-spec-dataset); DDR5-5200 from memory"
-_TR = "from memory (ik_llama.cpp pull request 534 names 24 cores of the 7965WX)"
+_TURIN_MEMORY = f"chipsandcheese.com, EPYC 9355P (cores, cache); base clock and DDR5-6000 {_RECALLED}"
+_RYZEN = f"AMD's specification export 2023-07 (felixsteinke/cpu-spec-dataset); DDR5-5200 {_RECALLED}"
+_TR = f"{_RECALLED} (ik_llama.cpp pull request 534 names 24 cores of the 7965WX)"
 
 CPU_MODELS = (
     # Sapphire Rapids.

@@ -79,7 +79,7 @@ def hot_bounds(
     greatest = E if most is None else most
     for flag, value in ((MIN_FLAG, least), (MAX_FLAG, greatest)):
         if not 0 <= value <= E:
-            raise BadInputError(f"{flag} is {value}", f"a layer has {E} experts: give 0 to that")
+            raise BadInputError(f"{flag} is {value}", f"a layer has {E} experts: give 0 to {E}")
     if least > greatest:
         raise BadInputError(
             f"{MIN_FLAG} {least} exceeds {MAX_FLAG} {greatest}", "lower one or raise the other"

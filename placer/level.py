@@ -94,7 +94,8 @@ def levels(
     min_kv_tokens = max(min_kv_tokens, longest if longest > workload.request_tokens else 0)
     if not 0 <= min_hot_per_layer <= model.experts:
         raise BadInputError(
-            f"{min_hot_flag} is {min_hot_per_layer}", f"a layer has {model.experts} experts: give 0 to that"
+            f"{min_hot_flag} is {min_hot_per_layer}",
+            f"a layer has {model.experts} experts: give 0 to {model.experts}",
         )
     running = (max_running,) if max_running is not None else running_grid(workload.concurrency)
     if chunk_tokens is not None and chunk_tokens < min(running):

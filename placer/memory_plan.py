@@ -120,7 +120,7 @@ def _check(demand: MemoryDemand) -> None:
     if not 0 <= demand.hot_per_layer <= demand.model.experts:
         raise BadInputError(
             f"--plan is {demand.hot_per_layer} hot experts per layer",
-            f"{demand.model.name} has {demand.model.experts} experts per layer: give 0 to that",
+            f"{demand.model.name} has {demand.model.experts} experts per layer: give 0 to {demand.model.experts}",
         )
     if demand.chunk_tokens < demand.running:
         raise BadInputError(

@@ -78,7 +78,7 @@ def plan(
     if request.behaviour.deferred_experts > model.top_k:
         raise BadInputError(
             f"--deferred-experts is {request.behaviour.deferred_experts}",
-            f"a token of {model.name} chooses {model.top_k} experts: give 0 to that",
+            f"a token of {model.name} chooses {model.top_k} experts: give 0 to {model.top_k}",
         )
     memory = profile.host_memory_bytes if host_memory_bytes is None else host_memory_bytes
     room = HostRoom(profile.cpu.method, profile.cpu.numa_nodes, memory)

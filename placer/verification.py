@@ -393,7 +393,7 @@ def _step_name(kind: StepKind, tokens: int) -> str:
 
 def _regime_name(drift: RegimeDrift) -> str:
     if drift.max_tokens is None:
-        return f"calls of {drift.min_tokens} tokens or more"
+        return f"calls of {counted(drift.min_tokens, 'token')} or more"
     return f"calls of {drift.min_tokens} to {drift.max_tokens} tokens"
 
 

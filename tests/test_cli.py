@@ -12,6 +12,7 @@ import pytest
 from tiny_model import TINY_CONFIG
 
 from placer.cli import main
+from placer.cli.completion import cpu_methods, datasheet_methods
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -572,6 +573,25 @@ def test_import_help_names_every_format_and_how_it_is_told(run: Run) -> None:
     words = " ".join(out.split())
     for name, one in FORMATS.items():
         assert f"{name}: {one.holds} ({one.told_by})" in words
+
+
+@pytest.mark.parametrize("arguments", [[], ["trace"], ["profile"]])
+def test_commands_are_described_whole(run: Run, arguments: list[object]) -> None:
+    _, out, _ = run(*arguments, "--help")
+    listed = " ".join(out.partition("Commands:")[2].split())
+    assert listed
+    assert "..." not in listed
+    if not arguments:
+        assert "profile Time this machine's kernels at the model's shapes and fit" in listed
+        assert "bench Solve instances and print objective, bound and gap; with rivals, who is ahead" in listed
+
+
+@pytest.mark.parametrize("command", ["inspect", "compare", "profile"])
+def test_help_names_every_cpu_method_that_is_taken(run: Run, command: str) -> None:
+    _, out, _ = run(command, "--help")
+    text = " ".join(out.partition("--cpu-method")[2].partition(" --")[0].split())
+    taken = cpu_methods() if command == "inspect" else datasheet_methods()
+    assert set(re.findall(r"[A-Z][A-Z0-9-]{4,}|torch", text)) == set(taken)
 
 
 @pytest.mark.parametrize("arguments", [[], ["trace"]])

@@ -74,7 +74,7 @@ def test_few_tokens_or_requests_are_too_small_whatever_they_show() -> None:
     assert "999 tokens" in few.reason
     assert "50.5%" in few.reason
     assert judged(requests=7, held=None).verdict is Verdict.TOO_SMALL
-    assert judged(requests=1, held=None).reason.startswith("1 request:")
+    assert judged(requests=1, held=None).reason.startswith("1 request cannot show")
 
 
 def test_requests_that_disagree_are_too_few() -> None:

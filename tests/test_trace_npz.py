@@ -313,3 +313,17 @@ def test_what_an_importer_read_is_not_called_a_dump(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="window 0: 9 selections of one expert, 5 tokens") as caught:
         import_trace(path)
     assert caught.value.hint == "correct what wrote it, or record again"
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.zeros((2, 3, 2)), "the array holds values of type float64"),
+        (np.zeros((2, 3), dtype=np.int64), r"the array has shape \(2, 3\)"),
+    ],
+)
+def test_a_file_of_one_array_is_told_without_a_name(tmp_path: Path, array: Any, says: str) -> None:
+    np.save(tmp_path / "t.npy", array)
+    with pytest.raises(BadInputError, match=says) as caught:
+        import_trace(tmp_path / "t.npy")
+    assert "'" not in caught.value.what.replace(str(tmp_path), "")

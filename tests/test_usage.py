@@ -21,6 +21,11 @@ from placer.cli import main
             "--slo-tpot '50ms' is not a number",
             "give a number without a unit (p95 target, ms)",
         ),
+        (
+            ("inspect", "--model", "m", "--plan", "96.5"),
+            "--plan '96.5' is not a whole number",
+            "give a whole number (Hot experts per layer)",
+        ),
         (("explain", "p.json", "--layr", "3"), "No such option: --layr", "see 'placer explain --help'"),
         (("explian",), "Did you mean 'explain'?", "see 'placer --help'"),
     ],

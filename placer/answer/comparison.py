@@ -81,7 +81,10 @@ class _Rows:
         # No answer is wider than `WIDTH`, whatever the terminal.
         never = self._left_out(console, options, max(WIDTH, options.max_width))
         wider = [column for column in left_out if column not in never]
-        for where, columns in (("a wider terminal also shows", wider), ("--json also holds", never)):
+        for where, columns in (
+            ("a wider terminal also shows", wider),
+            ("columns that only --json has", never),
+        ):
             if columns:
                 headers = ", ".join(column.header.replace("\n", " ") for column in columns)
                 yield Text(f"{where}: {headers}", style="dim")

@@ -22,17 +22,20 @@ class _Application(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Command], Command]:
         """As Typer's, with -q and -v added."""
-        return _registered(super().command(name, **options))
+        return _registered(functools.partial(super().command, name, **options))
 
     def callback(self, **options: Any) -> Callable[[Command], Command]:
         """As Typer's; -q and -v are added where it is a command by itself."""
-        register = super().callback(**options)
-        return _registered(register) if self.info.invoke_without_command is True else register
+        if self.info.invoke_without_command is True:
+            return _registered(functools.partial(super().callback, **options))
+        return super().callback(**options)
 
 
-def _registered(register: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def _registered(register: Callable[..., Callable[[Any], Any]]) -> Callable[[Command], Command]:
     def decorate(function: Command) -> Command:
-        register(_with_detail(function))
+        # Lists of commands cut what is not said to be short, whatever the width of the terminal.
+        first, _, _ = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        register(short_help=" ".join(first.split()))(_with_detail(function))
         return function
 
     return decorate

@@ -25,7 +25,7 @@ def inspect(
     tp: TpOption = 1,
     plan: Annotated[
         int | None,
-        typer.Option("--plan", min=0, help="Do so many hot experts per layer fit? Shows both ledgers."),
+        typer.Option("--plan", min=0, help="Hot experts per layer: do so many fit? Shows both ledgers."),
     ] = None,
     gpu: GpuOption = None,
     hbm_budget: Annotated[
@@ -44,7 +44,7 @@ def inspect(
         str,
         typer.Option(
             "--cpu-method",
-            help="RAWINT4, AMXINT4, AMXINT8, LLAMAFILE or torch.",
+            help="RAWINT4, AMXINT4, AMXINT8, LLAMAFILE, torch or VLLM-BF16.",
             autocompletion=cpu_methods,
         ),
     ] = "RAWINT4",

@@ -7,6 +7,7 @@ from typing import Any
 
 from placer.errors import BadInputError
 
+_NO_UNIT = re.compile(r"[-+]?[\d.,]+")
 _NUMBER = re.compile(r"Input should be a valid (number|integer)")
 
 
@@ -25,8 +26,11 @@ def usage_error(error: Any, arguments: Sequence[str]) -> BadInputError:
         if value is None
         else f"{option.opts[0]} {value!r:.60} is not {said}"
     )
-    meaning = (getattr(option, "help", None) or "").rstrip(".")
-    return BadInputError(is_what, f"give {said} without a unit ({meaning})" if meaning else see)
+    # What it is, without what else its help tells.
+    meaning = re.split(r"[.:] ", getattr(option, "help", None) or "")[0].rstrip(".")
+    # A unit is letters; a fraction where a whole number is asked for has none.
+    alone = "" if value is not None and _NO_UNIT.fullmatch(value) else " without a unit"
+    return BadInputError(is_what, f"give {said}{alone} ({meaning})" if meaning else see)
 
 
 def _given(flags: Sequence[str], arguments: Sequence[str]) -> str | None:

@@ -114,7 +114,7 @@ def _cure(placement: PlacementDocument) -> str:
     )
     at_most = int(most * 1000) / 1000
     if placement.mem_fraction_static is not None and at_most <= placement.mem_fraction_static:
-        return "solve again with a smaller budget: `--mem-fraction-static` is as large as the plan allows"
+        return "solve again with a smaller budget, as `--mem-fraction-static` is already as large as the plan allows"
     return f"raise `--mem-fraction-static`, to {at_most:g} at most, or solve again with a smaller budget"
 
 

@@ -30,6 +30,15 @@ def cores() -> Cores:
     return Cores(machine.cpu, machine.isa, usable_cores(), nodes)
 
 
+def _fewer_threads(threads: int, workers: int) -> str:
+    """The smaller machine that a plan for one thread would do with, where the plan has more."""
+    return (
+        ""
+        if threads <= 1
+        else f" for this plan, or {2 + workers} to profile with --threads 1 and solve again"
+    )
+
+
 def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
     """Threads against cores, pools against NUMA nodes, the CPU and its instructions against the profiled one."""
     kt = placement.kt
@@ -55,7 +64,7 @@ def check_cores(placement: PlacementDocument, here: Cores) -> Iterator[Check]:
     fewer = (
         f"profile with --threads {fitting} and solve again"
         if fitting >= 1
-        else f"take a machine with {pool + workers} cores for this plan, or with {2 + workers} at least for another: "
+        else f"take a machine with at least {pool + workers} cores{_fewer_threads(kt.threads, workers)}: "
         "the pool spins with one thread more than --threads says, and every GPU worker takes a core"
     )
     if pool > here.usable:

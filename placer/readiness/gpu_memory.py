@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from placer.hbm import HbmLedger, free_memory_share
 from placer.placement import PlacementDocument
 from placer.readiness.check import Check, Failure, Verdict
-from placer.units import GIB, MIB, gib
+from placer.units import GIB, MIB, counted, gib
 
 _QUERY = ("--query-gpu=index,uuid,name,memory.total,memory.free", "--format=csv,noheader,nounits")
 _HOW = "nvidia-smi"
@@ -99,7 +99,7 @@ def check_gpus(placement: PlacementDocument, here: Gpus) -> Iterator[Check]:
                 name,
                 Verdict.UNKNOWN,
                 "too few GPUs to look at",
-                f"{placement.tp} GPUs",
+                counted(placement.tp, "GPU"),
                 _HOW,
                 _too_few(len(here.seen)),
             )

@@ -213,7 +213,9 @@ class _Fleet:
                     path, self._request.model, format=self._request.format, phase=self._request.phase
                 )
                 if self._request.keep == "tokens" and isinstance(trace, CountTrace):
-                    raise BadInputError(f"{path}: it holds counts, not tokens", "keep counts: --keep counts")
+                    raise BadInputError(
+                        f"{path}: it holds counts, not tokens", "take its counts, with --keep counts"
+                    )
             except PlacerError as error:
                 self._refuse(error, path)
             else:
@@ -271,7 +273,7 @@ class _Fleet:
         if self._request.broken == "stop":
             several = len(self._shards.paths) > 1
             raise type(error)(
-                error.what, f"{error.hint}; --broken skip leaves it out" if several else error.hint
+                error.what, f"{error.hint}, or leave it out with --broken skip" if several else error.hint
             )
         what = error.what.replace(str(path.absolute()), _shown(path)).replace(str(path), _shown(path))
         self._skipped.append(what)

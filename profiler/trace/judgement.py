@@ -8,6 +8,7 @@ import numpy as np
 from placer.profiler.trace.domains import DomainOverlap
 from placer.profiler.trace.heldout import LEAST_REQUESTS, HeldoutCoverage
 from placer.profiler.trace.selection import chance_coverage
+from placer.units import counted
 
 LEAST_TOKENS = 1000
 """Below this a uniform router looks skewed too (see `uniform_counts`), so skew is not judged."""
@@ -82,7 +83,7 @@ def judge(
     if requests is not None and requests < LEAST_REQUESTS:
         return Judgement(
             Verdict.TOO_SMALL,
-            f"{requests} request{'s' if requests > 1 else ''}: how far others differ cannot be seen",
+            f"{counted(requests, 'request')} cannot show how far requests differ from one another",
             f"record at least {LEAST_REQUESTS} requests, better 20, of the traffic to serve",
         )
     if requests is not None and heldout is None:

@@ -124,7 +124,7 @@ def lru_hit_share(trace: Trace, slots: int, concurrency: int, seed: int = 0) -> 
     if not 0 <= slots <= trace.header.experts:
         raise BadInputError(
             f"a cache of {slots} slots per layer",
-            f"a layer has {trace.header.experts} experts: give 0 to that",
+            f"a layer has {trace.header.experts} experts: give 0 to {trace.header.experts}",
         )
     return lru_hits(trace, concurrency, seed).hit_share(slots)
 

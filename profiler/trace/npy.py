@@ -8,8 +8,15 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 
+THE_ARRAY = "the array"
+"""What the array of a file that holds nothing else is called."""
 _MOST_HEADER_BYTES = 10_000
 """As numpy's own limit, which it checks once it has read the header."""
+
+
+def array_name(name: str) -> str:
+    """How messages name an array: by the name that its archive gives it, which a file of one array does not."""
+    return name if name == THE_ARRAY else f"array {name!r}"
 
 
 def read_npy_header(
@@ -37,7 +44,7 @@ def read_npy_header(
         raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from None
     if dtype.hasobject or dtype.kind not in kinds:
         raise BadInputError(
-            f"{where}: array {name!r} is {dtype}",
+            f"{where}: {array_name(name)} holds values of type {dtype}",
             "save ids and counts as integers, domains as text; pickled objects are never loaded",
         )
     # True and False pass for numbers in numpy's own check, not where it reads the array.
@@ -62,7 +69,7 @@ def check_npy_claim(
     # A side of 0 hides what the others claim.
     if min(shape, default=0) < 0 or max(claimed_bytes, *shape, 0) > held_bytes:
         raise BadInputError(
-            f"{where}: array {name!r} claims {claimed_bytes} bytes in the shape {shape!s:.80}, the file holds "
+            f"{where}: {array_name(name)} claims {claimed_bytes} bytes in the shape {shape!s:.80}, the file holds "
             f"{held_bytes}",
             "the file is damaged: save it again",
         )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from placer.errors import BadInputError
 from placer.profiler.trace.known_model import KnownModel
-from placer.profiler.trace.npy import read_npy
+from placer.profiler.trace.npy import THE_ARRAY, read_npy
 from placer.profiler.trace.token_array import token_array_trace
 from placer.profiler.trace.trace import TokenTrace
 
@@ -19,10 +19,10 @@ def import_npy(path: Path, model: KnownModel) -> TokenTrace:
     """
     try:
         with path.open("rb") as file:
-            ids = read_npy(file, path.stat().st_size, "iu", "the array", str(path))
+            ids = read_npy(file, path.stat().st_size, "iu", THE_ARRAY, str(path))
     except (ValueError, EOFError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInputError(
             f"{path}: not a readable .npy file ({reason})", "save it with numpy.save"
         ) from None
-    return token_array_trace(ids, model, where=str(path), name="the array")
+    return token_array_trace(ids, model, where=str(path), name=THE_ARRAY)

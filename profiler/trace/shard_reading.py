@@ -85,7 +85,7 @@ def reduced(trace: Trace, path: str, reading: Reading) -> ShardCounts | ShardTok
     digest = _digest(trace)
     if not reading.slots:
         if isinstance(trace, CountTrace):
-            raise BadInputError(f"{path}: it holds counts, not tokens", "keep counts: --keep counts")
+            raise BadInputError(f"{path}: it holds counts, not tokens", "take its counts, with --keep counts")
         return ShardTokens(trace, digest)
     header = trace.header
     if isinstance(trace, TokenTrace):

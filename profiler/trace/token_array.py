@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.moe_layers import moe_layers
+from placer.profiler.trace.npy import array_name
 from placer.profiler.trace.subjects import domain_names
 from placer.profiler.trace.trace import PADDING, Phase, TokenTrace, TraceHeader
 
@@ -35,11 +36,13 @@ def token_array_trace(
         When shapes or ids make no sense, or contradict the model.
     """
     if ids.ndim != 3 or 0 in ids.shape:
-        raise BadInputError(f"{where}: {name!r} has shape {ids.shape}", "save it as [tokens, layers, top-k]")
+        raise BadInputError(
+            f"{where}: {array_name(name)} has shape {ids.shape}", "save it as [tokens, layers, top-k]"
+        )
     T, _, K = ids.shape
     if model.top_k is not None and model.top_k != K:
         raise BadInputError(
-            f"{where}: {name!r} holds {K} ids per token, the model's top-k is {model.top_k}",
+            f"{where}: {array_name(name)} holds {K} ids per token, the model's top-k is {model.top_k}",
             "give the model that made this file",
         )
     lowest, highest = int(ids.min()), int(ids.max())
@@ -48,7 +51,7 @@ def token_array_trace(
         highest = int(ids[ids != PADDING].max(initial=0))
     if lowest < -1 or highest >= PADDING:
         raise BadInputError(
-            f"{where}: {name!r} holds expert {lowest if lowest < -1 else highest}",
+            f"{where}: {array_name(name)} holds expert {lowest if lowest < -1 else highest}",
             "ids count from 0, with -1 for an unused slot",
         )
     if model.experts is None:
