@@ -155,7 +155,9 @@ def _closed_loop(
     # Equal requests end in the order in which they started: whole rounds of those that run are counted, so that each
     # place is counted alike.
     block = clients * math.ceil(_BLOCK / clients) if varied else starting
-    least = _LEAST_VARIED if varied else math.ceil(_LEAST_COUNTED / runs)
+    # Requests that lose their KV to others end in no order.
+    tight = server.kv_tokens < starting * workload.request_tokens
+    least = math.ceil((_LEAST_VARIED if varied or tight else _LEAST_COUNTED) / runs)
     blocks = max(math.ceil(4 / runs), math.ceil(least / block))
     first, count, last = 2 * clients, blocks * block, (2 if varied else 1) * clients
     prompts, outputs = _lengths(workload, ((first, 1), (count, blocks), (last, 1)), seed)

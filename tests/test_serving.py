@@ -69,6 +69,18 @@ def test_every_client_is_somewhere_and_every_token_of_a_request(
     assert figures.output_tokens_per_s == pytest.approx(20 * figures.requests_per_s)
 
 
+@BOTH
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_too_small_for_all_that_run_is_played_until_its_rates_agree(
+    scheduler: Scheduler, seed: int
+) -> None:
+    # 16 requests of 150 tokens in a pool of 1,000: some lose their KV.
+    tight = replace(server(scheduler, 16), kv_tokens=1_000)
+    figures = serving_figures(TIMES, tight, Workload(50, 100, 16), seed)
+    assert figures.retractions > 0
+    assert figures.output_tokens_per_s == pytest.approx(100 * figures.requests_per_s, rel=0.04)
+
+
 def test_clients_of_equal_requests_that_start_together_are_one_case_of_several() -> None:
     # Whose prompts come at one moment wait for each other, 30 ms and 60 ms, and again in every round.
     found = [
