@@ -61,6 +61,13 @@ class Explanation:
         Microseconds per output token of the plan, or None.
     calibration
         What the costs behind the values were calibrated with, or None.
+    exchange_us
+        What the expert that was asked for and ``least_hot`` or ``best_cold`` would save by changing places, each move
+        by itself; None where that saves nothing, and for a layer.
+    open_us
+        How far the plan's objective is above the bound that is proven for all plans, or None.
+    not_only_values
+        What else than these values the plan was chosen by, or None.
     held_by
         The flag that keeps the layer's count where it is (a pin, or a limit that it has reached), or None.
     """
@@ -77,6 +84,9 @@ class Explanation:
     best_cold: ExpertPlace | None
     objective_us: float | None
     calibration: str | None
+    exchange_us: float | None = None
+    open_us: float | None = None
+    not_only_values: str | None = None
     held_by: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -93,6 +103,9 @@ _WHY_NULL = {
     "best_cold": "no cold expert may take a place: none is cold, or pins and limits per layer hold them",
     "objective_us": "the placement states none",
     "calibration": "the profile was not calibrated",
+    "exchange_us": "no exchange with the expert that was asked for would save time",
+    "open_us": "no bound is stated",
+    "not_only_values": "the plan is the one of most value that was found",
     "held_by": "nothing holds the layer's count where it is",
 }
 
@@ -146,6 +159,11 @@ def explain(placement: PlacementDocument, layer: int, expert: int | None = None)
     start = row * E
     asked = [start + expert] if expert is not None else [int(at) for at in order if start <= at < start + E]
     token_bytes = placement.kv.bytes_per_token_per_gpu
+    least_hot, best_cold = last(hot & gives), first(~hot & takes)
+    solver = placement.solver
+    open_us = None
+    if solver.objective_us is not None and solver.bound_us is not None:
+        open_us = max(0.0, solver.objective_us - solver.bound_us)
     return Explanation(
         layer=layer,
         expert=expert,
@@ -155,10 +173,13 @@ def explain(placement: PlacementDocument, layer: int, expert: int | None = None)
         expert_bytes=known.expert_bytes_per_gpu,
         expert_kv_tokens=known.expert_bytes_per_gpu // token_bytes if token_bytes else None,
         price_us_per_gib=known.price_us_per_gib,
-        least_hot=last(hot & gives),
-        best_cold=first(~hot & takes),
+        least_hot=least_hot,
+        best_cold=best_cold,
         objective_us=placement.solver.objective_us,
         calibration=placement.predicted.provenance.get("calibration"),
+        exchange_us=None if expert is None else _exchange_us(place(asked[0]), least_hot, best_cold),
+        open_us=open_us,
+        not_only_values=_not_only_values(placement),
         held_by=_held_by(placement, layer, int(hot[row].sum())),
     )
 
@@ -178,6 +199,28 @@ def _movable(
         within = free & (np.arange(count.size) == row)
         gives, takes = (gives & takes[row]) | within, (takes & gives[row]) | within
     return gives[:, None], takes[:, None]
+
+
+def _exchange_us(
+    place: ExpertPlace, least_hot: ExpertPlace | None, best_cold: ExpertPlace | None
+) -> float | None:
+    """What ``place`` and its counterpart save by changing places; None where there is none, or nothing is saved."""
+    if place.hot:
+        saved = 0.0 if best_cold is None else best_cold.value_us - place.value_us
+    else:
+        saved = 0.0 if least_hot is None else place.value_us - least_hot.value_us
+    return saved if saved > 0 else None
+
+
+def _not_only_values(placement: PlacementDocument) -> str | None:
+    slo = placement.workload.slo
+    if placement.heldout.chosen not in (None, "plan"):
+        return f"the plan is the baseline '{placement.heldout.chosen}', fastest on the requests kept for choosing"
+    if placement.robust is not None:
+        return "the plan is made for the worst domain, and the values are those of all traffic"
+    if slo.tpot_ms is not None or slo.ttft_ms is not None:
+        return "the plan has to keep the latency targets, which the values leave out"
+    return None
 
 
 def _held_by(placement: PlacementDocument, layer: int, count: int) -> str | None:

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 from placements import placement
+from rich.console import Console
 
 from placer.answer.console import print_answer
 from placer.answer.detail import Detail
 from placer.answer.explanation import SHOWN, explanation_answer
 from placer.errors import BadInputError
-from placer.explanation import ExpertPlace, explain
+from placer.explanation import ExpertPlace, Explanation, explain
 from placer.placement import PlacementDocument
 
 GIB = 2**30
@@ -106,3 +107,46 @@ def test_a_layer_of_many_experts_is_shown_whole_with_v_alone(capsys: pytest.Capt
         ]
     assert len(shown[Detail.USUAL]) == SHOWN // 2 + SHOWN + 1
     assert len(shown[Detail.FULL]) == 100
+
+
+SWAPPED = {3: [0, 1, 2], 4: [1]}
+UNTARGETED = {"prompt_tokens": 512, "output_tokens": 128, "concurrency": 8}
+
+
+def lines(found: Explanation) -> str:
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as capture:
+        console.print(explanation_answer(found))
+    return capture.get()
+
+
+def test_an_exchange_that_would_save_time_says_why_it_was_not_made() -> None:
+    # 4/0 would save 2 us where it is cold, 3/1 saves 1 us where it is hot; the bound is 2 us below the plan's 100.
+    solver = {"name": "structured", "status": "optimal", "gap": 0.02, "seconds": 1.0}
+    proven = {**solver, "objective_us": 100.0, "bound_us": 98.0}
+    document = worked(SWAPPED, workload=UNTARGETED, solver=proven)
+    found = explain(document, layer=4, expert=0)
+    assert (found.exchange_us, found.open_us, found.not_only_values) == (1.0, 2.0, None)
+    said = lines(found)
+    assert "changing places would save 1.000 µs per output token (1%): less than the 2.000 µs (2%)" in said
+    assert "that the proven gap leaves open" in said
+    # The same of the hot one, whose best replacement is 4/2.
+    assert explain(document, layer=3, expert=1).exchange_us == 2.0
+    # Nothing is gained by giving up 3/0.
+    found = explain(document, layer=3, expert=0)
+    assert found.exchange_us is None
+    assert "changing places" not in lines(found)
+    assert explain(document, layer=3).exchange_us is None
+
+
+def test_an_exchange_that_saves_more_than_the_gap_names_what_else_was_decided_by() -> None:
+    solver = {"name": "structured", "status": "optimal", "gap": 0.001, "seconds": 1.0}
+    proven = {**solver, "objective_us": 100.0, "bound_us": 99.9}
+    assert "do not add up" in lines(
+        explain(worked(SWAPPED, workload=UNTARGETED, solver=proven), layer=4, expert=0)
+    )
+    held = {"coverage": 0.5, "uniform_null": 0.5, "verdict": "helps", "chosen": "uniform"}
+    document = worked(SWAPPED, workload=UNTARGETED, solver=proven, heldout=held)
+    assert "the plan is the baseline 'uniform'" in lines(explain(document, layer=4, expert=0))
+    targeted = worked(SWAPPED, solver=proven)
+    assert "has to keep the latency targets" in lines(explain(targeted, layer=4, expert=0))

@@ -43,6 +43,8 @@ def _expert(found: Explanation, place: ExpertPlace) -> RenderableType:
                 f"{_name(found.least_hot)}, which saves {duration(found.least_hot.value_us)}"
             )
         )
+    if found.exchange_us is not None:
+        lines.append(Text(_exchange(found, found.exchange_us)))
     if found.held_by is not None:
         lines.append(Text(f"the layer's {found.hot} hot experts are held by {found.held_by}"))
     return Group(*lines, *_multiplier(found))
@@ -107,6 +109,21 @@ def _swap_in(found: Explanation) -> str:
         f"; the best cold expert, {_name(found.best_cold)}, would save {duration(found.best_cold.value_us)} "
         "in its place"
     )
+
+
+def _exchange(found: Explanation, saved_us: float) -> str:
+    """Why the plan does without an exchange that would save time."""
+    said = f"changing places would save {duration(saved_us)} per output token{_share(found, saved_us)}"
+    if found.open_us is not None and saved_us <= found.open_us:
+        left = f"{duration(found.open_us)}{_share(found, found.open_us)}"
+        return f"{said}: less than the {left} that the proven gap leaves open"
+    if found.not_only_values is not None:
+        return f"{said}, but {found.not_only_values}"
+    return f"{said} if both moves counted as each does by itself; where they share a layer's time they do not add up"
+
+
+def _share(found: Explanation, saved_us: float) -> str:
+    return f" ({100 * saved_us / found.objective_us:.2g}%)" if found.objective_us else ""
 
 
 def _name(place: ExpertPlace) -> str:
