@@ -21,6 +21,7 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
     calibration = all_visible(result.calibration)
     parts: list[RenderableType] = [
         VerdictLine(_verdict(calibration)),
+        *[VerdictLine(each) for each in calibration.warnings],
         Text(f"  server: {calibration.placement}; routing: {calibration.trace}"),
         Text("  " + "; ".join(_source(each) for each in calibration.sources)),
         Text(""),
@@ -40,7 +41,7 @@ def calibration_answer(result: Calibrated, destination: str) -> RenderableType:
         )
     if result.replaced is not None:
         parts.append(Text(f"replaced, not multiplied: {visible(result.replaced.sentence)}"))
-    parts += note_lines(calibration.distrust)
+    parts += note_lines(each for each in calibration.distrust if each not in calibration.warnings)
     parts.append(Text(f"{visible(destination)}: {_use(calibration)}"))
     return Group(*parts)
 
