@@ -10,6 +10,7 @@ from placer.host_remedy import host_short, with_host_memory
 from placer.kv_pool import check_kv_settings, holds_kv_dtype, sglang_page_tokens, sglang_pool_tokens
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
+from placer.profiler.serving.server import Scheduler
 from placer.remedy import largest, remedies
 from placer.units import counted, gib
 from placer.workload import Workload
@@ -42,13 +43,15 @@ def running_grid(clients: int) -> tuple[int, ...]:
     return tuple(sorted({step for step in steps if step < most} | {most}))
 
 
-def chunk_grid(prompt_tokens: int, running: int) -> tuple[int, ...]:
+def chunk_grid(prompt_tokens: int, running: int, scheduler: Scheduler = Scheduler.SGLANG) -> tuple[int, ...]:
     """Prefill chunks worth trying for a prompt: a chunk beyond the prompt only costs memory.
 
+    A step of vLLM's also holds a token of every other request that runs, so that a whole prompt takes a larger one.
     Chunks below an eighth of the prompt are left out: they read every cold expert more than eight times. No
     chunk is smaller than the decode batch, which kt-kernel refuses.
     """
-    covering = next((chunk for chunk in CHUNK_TOKENS if chunk >= prompt_tokens), CHUNK_TOKENS[-1])
+    whole = prompt_tokens + (running - 1 if scheduler is Scheduler.VLLM else 0)
+    covering = next((chunk for chunk in CHUNK_TOKENS if chunk >= whole), CHUNK_TOKENS[-1])
     least = max(running, min(prompt_tokens / 8, covering))
     inside = [chunk for chunk in CHUNK_TOKENS if least <= chunk <= covering]
     larger = [chunk for chunk in CHUNK_TOKENS if chunk >= running]
@@ -71,6 +74,7 @@ def levels(
     loss_bytes: int | None = None,
     device_bytes: int | None = None,
     host: HostRoom | None = None,
+    scheduler: Scheduler = Scheduler.SGLANG,
 ) -> tuple[Level, ...]:
     """Every level that fits the budget and leaves room for the least hot experts, in a fixed order.
 
@@ -127,7 +131,8 @@ def levels(
         if chunk_tokens is not None:
             return (chunk_tokens,)
         return tuple(
-            sglang_pool_tokens(chunk, page) for chunk in chunk_grid(workload.prompt_tokens, requests)
+            sglang_pool_tokens(chunk, page)
+            for chunk in chunk_grid(workload.prompt_tokens, requests, scheduler)
         )
 
     def counts(dtype: str) -> tuple[int, ...]:

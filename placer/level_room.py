@@ -41,6 +41,7 @@ def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]
         loss_bytes=request.loss_bytes,
         device_bytes=request.device_bytes,
         host=request.host,
+        scheduler=request.scheduler,
     )
     return grid if request.host is None else _held(model, grid, request.host)
 

@@ -188,7 +188,9 @@ def _kv_dtype(request: SolveRequest, check: Check) -> Iterator[_Change]:
 def _chunk(request: SolveRequest, check: Check) -> Iterator[_Change]:
     if request.chunk_tokens is not None:
         yield _Change("--chunk auto", check(replace(request, chunk_tokens=None)))
-    chunk = request.chunk_tokens or min(chunk_grid(request.workload.prompt_tokens, request.max_running or 1))
+    chunk = request.chunk_tokens or min(
+        chunk_grid(request.workload.prompt_tokens, request.max_running or 1, request.scheduler)
+    )
     change = None
     while change is None or change.figures is None:
         chunk //= 2

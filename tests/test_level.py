@@ -17,6 +17,7 @@ from placer.errors import BadInputError, InfeasibleError
 from placer.level import Level, chunk_grid, levels, running_grid
 from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
+from placer.profiler.serving.server import Scheduler
 from placer.units import GIB
 from placer.workload import Workload
 
@@ -71,6 +72,12 @@ def test_no_chunk_exceeds_the_prompt_by_more_than_one_step() -> None:
     assert chunk_grid(1024, 4) == (512, 1024)
     assert chunk_grid(8192, 4) == (1024, 2048, 4096, 8192)
     assert chunk_grid(100_000, 4) == (8192,)
+
+
+def test_a_vllm_step_holds_a_whole_prompt_beside_the_requests_that_decode() -> None:
+    assert chunk_grid(512, 1, Scheduler.VLLM) == (512,)
+    assert chunk_grid(512, 16, Scheduler.VLLM) == (512, 1024)
+    assert chunk_grid(497, 16, Scheduler.VLLM) == (512,)
 
 
 def test_no_chunk_is_smaller_than_the_decode_batch() -> None:

@@ -123,3 +123,18 @@ def test_layer_times_of_a_size_are_made_once_for_all_simulated_steps(tmp_path: P
         for size in (17, 20, 33, 64):
             simulated.prefill_us(0, size, 0)
     assert len(asked) == len(set(asked))
+
+
+def test_a_vllm_step_that_others_share_holds_less_of_a_prompt(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+
+    def layers_of(_kind: StepKind, _size: int) -> LayerTimes:
+        return LayerTimes(np.full((2, 4), 100.0), np.zeros((2, 4)), overlapped=True)
+
+    def prompt_us(scheduler: Scheduler, chunk: int) -> float:
+        times = ModeTimes(model, tiny_cost(), layers_of, Workload(64, 16, 4), tp=1, scheduler=scheduler)
+        return times.prefill_us(ServerSettings(4, 1024, chunk, "bf16"))
+
+    # A step takes 4 * 100 of experts and its base: of 64 tokens three go to the requests that decode.
+    assert prompt_us(Scheduler.VLLM, 67) == prompt_us(Scheduler.SGLANG, 64)
+    assert prompt_us(Scheduler.VLLM, 64) > prompt_us(Scheduler.VLLM, 67) + 0.9 * 400.0

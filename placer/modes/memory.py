@@ -70,7 +70,7 @@ class ModeMemory:
         if self.way.cache is Cache.LRU:
             most.add(self._most_running(grid[-1], self.model.experts))
         for running in sorted({*grid, *most} - {0}):
-            for chunk in chunk_grid(workload.prompt_tokens, running):
+            for chunk in chunk_grid(workload.prompt_tokens, running, self.request.scheduler):
                 demand = self._demand(running, chunk)
                 if not demand.fits:
                     continue

@@ -1,6 +1,7 @@
 """Times of a server's steps of any size where GPUs compute every expert, as a serving simulation asks for them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,6 +62,10 @@ class ModeTimes:
 
     def prefill_us(self, settings: ServerSettings) -> float:
         """Mean time of one prompt, in chunks where it is longer."""
+        if self._scheduler is Scheduler.VLLM:
+            # Every other request takes a token of the step.
+            room = settings.chunk_tokens - settings.max_running_requests + 1
+            settings = replace(settings, chunk_tokens=max(1, room))
         prompt = prompt_steps(settings, self._workload)
 
         def step_us(size: int) -> float:
