@@ -18,8 +18,6 @@ from placer.units import gib
 MINOR = ".".join(map(str, VERSION))
 RUNTIME = f"vLLM {MINOR} with placer's plugin"
 PLAN_FILE = "placement.json"
-COLD_PATHS = {"RAWINT4": "kt", "torch": "torch"}
-"""The plugin's cold path for each CPU method that it has."""
 
 _LAUNCH = """#!/usr/bin/env bash
 # Starts vLLM with the placement in this folder (written by placer; README.md says what it holds).

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from placer.exports.kt_architectures import SPLIT_ARCHITECTURES
 from placer.exports.kt_expert_limits import BLOCK, OTHER_KERNELS
-from placer.exports.vllm_plugin import COLD_PATHS
+from placer.exports.vllm_cold_path import COLD_PATHS
 from placer.model.spec import GPU_FORMAT, ModelSpec
 from placer.modes.mode import Cache, Mode, Way
 from placer.runtime.vllm.support import ARCHITECTURES
