@@ -11,7 +11,7 @@ from placer.model.config import MAX_TOKENS
 from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.parallelism import Parallelism
-from placer.profiler.serving.sglang_scheduler import NEW_TOKEN_RATIO
+from placer.profiler.serving.new_token_ratio import NEW_TOKEN_RATIO
 
 SPARE_TOKENS = 5
 """Tokens that the pool must hold beyond one request, or the runtime cuts its output or refuses its prompt.

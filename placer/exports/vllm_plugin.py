@@ -9,6 +9,7 @@ from placer.exports.folder import ExportFile, write_folder
 from placer.exports.readme import flag_table, one_line
 from placer.exports.result import ExportResult
 from placer.exports.script import filled, launch_line
+from placer.exports.vllm_cold_path import COLD_PATHS
 from placer.exports.vllm_flags import serving_flags
 from placer.placement import PlacementDocument
 from placer.runtime.load import PlacementError, load

@@ -4,12 +4,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from placer.band import FigureBands
 from placer.hbm import HbmLedger, ServerSettings
 from placer.parallelism import Parallelism
-from placer.serving import ServingFigures
 from placer.workload import Workload
+
+if TYPE_CHECKING:
+    # Whether a model fits a way of running it is told without predicting anything.
+    from placer.band import FigureBands
+    from placer.serving import ServingFigures
 
 
 class Mode(StrEnum):
@@ -51,8 +55,8 @@ class Way:
 class ModeFigures:
     """What clients see, and between what it lies as far as the error of the times is known."""
 
-    mid: ServingFigures
-    bands: FigureBands
+    mid: "ServingFigures"
+    bands: "FigureBands"
 
     def keeps_slow(self, workload: Workload) -> bool:
         """Whether requests are kept up with, and targets kept, at the slow end of the band."""

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.profiler.serving.decoding import decode, undisturbed_steps
+from placer.profiler.serving.new_token_ratio import NEW_TOKEN_RATIO
 from placer.profiler.serving.page import pages, steps_that_fit
 from placer.profiler.serving.played import Played
 from placer.profiler.serving.server import Server
 from placer.profiler.serving.step_time import StepTimes
 
-NEW_TOKEN_RATIO = 0.7
-"""Share of the output still to come that running requests are first thought to need."""
 LEAST_NEW_TOKEN_RATIO = NEW_TOKEN_RATIO * 0.14
 RATIO_DECAY_STEPS = 600
 """Decode steps in which the share falls from the first to the least figure."""
