@@ -44,7 +44,7 @@ def running_grid(clients: int) -> tuple[int, ...]:
 
 
 def chunk_grid(prompt_tokens: int, running: int, scheduler: Scheduler = Scheduler.SGLANG) -> tuple[int, ...]:
-    """Prefill chunks worth trying for a prompt: a chunk beyond the prompt only costs memory.
+    """Prefill chunks worth trying for a prompt that is computed alone: a chunk beyond it only costs memory.
 
     A step of vLLM's also holds a token of every other request that runs, so that a whole prompt takes a larger one.
     Chunks below an eighth of the prompt are left out: they read every cold expert more than eight times. No

@@ -15,6 +15,7 @@ from placer.frontier import frontier
 from placer.gain import gains
 from placer.hot_bounds import hot_bounds
 from placer.level import Level
+from placer.level_cost import several_end
 from placer.level_predictions import level_predictions
 from placer.level_problems import LevelProblems
 from placer.level_room import request_levels, roomy_levels, without_host
@@ -252,6 +253,11 @@ def solve_levels(
         notes.append(
             f"the baseline '{chosen}' was fastest on the requests kept for choosing and is returned in place "
             "of the solver's plan"
+        )
+    if request.chunk_tokens is None and several_end(settings, request.workload):
+        notes.append(
+            "answers are so short that several requests end in a step, and the prompts that follow may share a "
+            "chunk: one larger than a prompt may be faster, and was not tried; see --chunk"
         )
     notes += search.notes(best)
     missed_by = missed_text(request.workload, predictions[chosen])

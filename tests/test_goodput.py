@@ -86,3 +86,19 @@ def test_goodput_under_mixed_steps_is_that_of_throughput_where_all_keep_the_targ
     assert fast.prediction.goodput_tokens_per_s == pytest.approx(fast.prediction.output_tokens_per_s)
     assert good.level.settings == fast.level.settings
     assert np.array_equal(good.hot, fast.hot)
+
+
+@pytest.mark.parametrize(("output", "chunk", "told"), [(4, None, True), (4, 512, False), (32, None, False)])
+def test_a_larger_chunk_is_named_where_prompts_could_share_it(
+    tiny: ModelSpec, output: int, chunk: int | None, told: bool
+) -> None:
+    request = SolveRequest(
+        Workload(64, output, 4),
+        1,
+        max_running=4,
+        chunk_tokens=chunk,
+        min_kv_tokens=1024,
+        prefill_from="trace",
+    )
+    answer = solve(tiny, phased(tiny), tiny_cost(), with_room(tiny, request, 10))
+    assert any("see --chunk" in note for note in answer.notes) == told
