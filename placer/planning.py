@@ -362,8 +362,9 @@ def _fit_warnings(profile: Profile) -> list[str]:
     warnings = []
     if (merged := profile.merged) is not None:
         warnings.append(
-            f"the CPU was profiled on {merged.cpu.device} ({merged.cpu.created}), the GPU, {merged.gpu.device}, "
-            f"on another machine ({merged.gpu.created})"
+            "the profile was merged from two: the CPU's side was "
+            f"{merged.cpu.words(by_datasheet=profile.cpu_by_datasheet)}, the GPU's was "
+            f"{merged.gpu.words(by_datasheet=profile.gpu_by_datasheet)}"
         )
     cpu = profile.cpu
     if isinstance(cpu, DatasheetCpu):

@@ -48,6 +48,9 @@ def parse_size(
     """
     takes_share = whole_bytes is not None or whole_name is not None
     share = " or 75%" if takes_share else ""
+    if (written := _NUMBER.match(text) or _SIZE.match(text)) is not None and not float(written.group(1)):
+        sizes = "72GiB, 80GB or 75%" if takes_share else "72GiB or 80GB"
+        raise BadInputError(f"{name} {text!r:.80} is zero", f"write a size above that, such as {sizes}")
     match = _SIZE.match(text)
     if match is None and (bare := _NUMBER.match(text)) is not None:
         number = bare.group(1)

@@ -98,6 +98,12 @@ class ProfileOrigin:
     device: str
     profile_sha256: str
 
+    def words(self, *, by_datasheet: bool) -> str:
+        """How the side was made: nothing was profiled where it is ``by_datasheet``."""
+        if by_datasheet:
+            return f"taken {self.created} from the datasheet of {self.device}"
+        return f"profiled {self.created} on {self.device}"
+
 
 @dataclass(frozen=True)
 class MergedFrom:
@@ -178,6 +184,11 @@ class Profile:
     def cpu_by_datasheet(self) -> bool:
         """Whether the CPU's side is a datasheet's roofline."""
         return isinstance(self.cpu, DatasheetCpu)
+
+    @property
+    def gpu_by_datasheet(self) -> bool:
+        """Whether the hot side is a datasheet's roofline."""
+        return self.gpu.provenance is Provenance.DATASHEET
 
     @property
     def host_memory_bytes(self) -> int | None:

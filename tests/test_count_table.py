@@ -251,6 +251,16 @@ def test_a_parquet_table_that_makes_no_sense_is_refused(
         read(tmp_path / "t")
 
 
+def test_a_parquet_file_that_is_cut_short_is_said_to_be(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"layer": [0], "expert": [0], "count": [1]}).to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(BadInputError, match="cut short") as caught:
+        read(path)
+    assert caught.value.hint == "copy or record it again"
+
+
 def test_more_rows_than_the_file_can_hold_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

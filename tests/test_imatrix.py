@@ -60,7 +60,7 @@ def test_the_model_is_believed_and_checked(tmp_path: Path) -> None:
     for model, says in (
         ({}, "top-k is not known"),
         ({"top_k": 2, "experts": 8}, "4 experts per layer, the model has 8"),
-        ({"top_k": 2, "layers": (1,)}, "layer 2, which is dense"),
+        ({"top_k": 2, "layers": (1,)}, "layer 2, which has no experts"),
     ):
         with pytest.raises(BadInputError, match=says):
             import_trace(path, **model)  # type: ignore[arg-type]

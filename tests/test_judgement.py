@@ -18,6 +18,7 @@ def judged(
     own: float = 0.8,
     between: float | None = None,
     lost_domains: int = 0,
+    token_kind: str = "tokens",
 ) -> Judgement:
     """A trace of 32 experts whose hottest half serves ``held`` of other requests.
 
@@ -38,6 +39,7 @@ def judged(
         else HeldoutCoverage(held, held - width, held + width, held if fitted is None else fitted),
         overlap=overlap,
         lost_domains=lost_domains,
+        token_kind=token_kind,
     )
 
 
@@ -73,6 +75,9 @@ def test_few_tokens_or_requests_are_too_small_whatever_they_show() -> None:
     assert few.verdict is Verdict.TOO_SMALL
     assert "999 tokens" in few.reason
     assert "50.5%" in few.reason
+    outputs = judged(tokens=93, token_kind="output tokens")
+    assert outputs.reason.startswith("93 output tokens: ")
+    assert outputs.advice.startswith("record at least 1,000 output tokens")
     assert judged(requests=7, held=None).verdict is Verdict.TOO_SMALL
     assert judged(requests=1, held=None).reason.startswith("1 request cannot show")
 

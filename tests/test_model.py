@@ -313,7 +313,9 @@ def test_tp_must_divide_the_heads(tmp_path: Path) -> None:
         with pytest.raises(BadInputError, match="32 attention heads and 4 KV heads") as caught:
             call()
         # 4 and more would divide the heads, but cut FP8 experts of 768 into parts of blocks.
-        assert caught.value.hint == "use --tp 1, 2"
+        assert caught.value.hint == (
+            "use --tp 1, 2 (4, 8, 16, 32 would cut the experts' width 768 within FP8 blocks of 128)"
+        )
 
 
 def test_expert_formats_by_hand(tmp_path: Path) -> None:

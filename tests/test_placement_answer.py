@@ -201,3 +201,29 @@ def test_a_missed_target_belongs_to_the_verdict() -> None:
     quiet = shown(*chosen_parts(answer, Detail.QUIET), width=200).splitlines()
     assert len(quiet) == 2
     assert quiet[1] == note
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({}, True),
+        ({"ttft_ms": {"mean": 50_000.0, "p95": 59_000.0}}, False),
+        ({"queue_ms": {"mean": 20_000.0, "p95": 29_000.0}}, False),
+    ],
+)
+def test_a_long_wait_that_nothing_bounds_is_warned_of(changes: dict[str, object], warned: bool) -> None:
+    latencies = {
+        "ttft_ms": {"mean": 60_000.0, "p95": 61_000.0},
+        "queue_ms": {"mean": 50_000.0, "p95": 60_000.0},
+    }
+    predicted = {**figures(), **latencies, **changes, "provenance": {}}
+    workload = {"prompt_tokens": 512, "output_tokens": 128, "concurrency": 16}
+    document = placement({0: [0]}, layers=[0], experts=2, predicted=predicted, workload=workload)
+    said = "warning: at p95 a client waits 60.0 s for a slot, which no target bounds: --slo-ttft does"
+    assert (said in " ".join(printed(document).split())) is warned
+    # A target bounds it, and eight clients on eight slots do not wait.
+    for bounded in ({"slo": {"tpot_ms": None, "ttft_ms": 90_000.0}}, {"concurrency": 8}):
+        document = placement(
+            {0: [0]}, layers=[0], experts=2, predicted=predicted, workload={**workload, **bounded}
+        )
+        assert "which no target bounds" not in printed(document)

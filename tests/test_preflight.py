@@ -11,6 +11,9 @@ import pytest
 from kt_export import CONFIG, plan
 from placements import placement_dict
 
+from placer.answer.detail import Detail
+from placer.answer.part import chosen_parts
+from placer.answer.preflight import preflight_answer
 from placer.hbm import LOAD_ORDER
 from placer.placement import PlacementDocument
 from placer.readiness.check import Check, Failure, Preflight, Verdict
@@ -55,6 +58,10 @@ def check(verdict: Verdict, failure: Failure = Failure.UNFIT) -> Check:
 def test_what_is_missing_comes_before_what_does_not_fit(checks: list[Check], code: int) -> None:
     result = Preflight("sglang-kt 0.7.2", tuple(checks))
     assert result.exit_code == code
+    failed = [each.name for each in checks if each.verdict is Verdict.FAIL]
+    head = chosen_parts(preflight_answer(result), Detail.QUIET)
+    assert len(head) == 1
+    assert not failed or f"{len(failed)} fail ({', '.join(failed)})" in str(head[0])
     assert result.document()["ready"] is (code == 0)
 
 

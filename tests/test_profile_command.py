@@ -120,7 +120,8 @@ def test_merge_writes_one_profile_and_says_where_both_sides_come_from(run: Run, 
     code, _, err = run("profile", "merge", tmp_path / "cpu.json", tmp_path / "gpu.json", "-o", merged)
     assert code == 0
     assert "CPU profiled 2026-01-01T00:00:00+00:00 on a server" in err
-    assert "GPU profiled 2026-01-01T00:00:00+00:00 on rtx-5090" in err
+    # Nobody profiled what a datasheet says.
+    assert "GPU taken 2026-01-01T00:00:00+00:00 from the datasheet of rtx-5090" in " ".join(err.split())
     found = read_profile(merged)
     assert (found.cpu.machine.cpu, found.gpu.name) == ("a server", "rtx-5090")
 

@@ -74,7 +74,7 @@ def test_rows_of_dense_layers_are_dropped(tmp_path: Path) -> None:
     assert without_model.header.layers == (1, 2)
     assert any("dense" in note for note in without_model.header.notes)
     assert import_trace(tmp_path / "t.npz", layers=[1, 2]).header.layers == (1, 2)
-    with pytest.raises(BadInputError, match="layer 2, which is dense"):
+    with pytest.raises(BadInputError, match="layer 2, which has no experts"):
         import_trace(tmp_path / "t.npz", layers=[1])
 
 
@@ -327,3 +327,11 @@ def test_a_file_of_one_array_is_told_without_a_name(tmp_path: Path, array: Any, 
     with pytest.raises(BadInputError, match=says) as caught:
         import_trace(tmp_path / "t.npy")
     assert "'" not in caught.value.what.replace(str(tmp_path), "")
+
+
+def test_swapped_axes_are_told_the_order(tmp_path: Path) -> None:
+    # Two layers of five tokens, saved as [layers, tokens, top-k]: the third of the five "layers" is not the model's.
+    ids = np.tile([[0, 1]], (2, 5, 1)).reshape(2, 5, 2)
+    with pytest.raises(BadInputError, match="layer 2, which has no experts in the model") as caught:
+        import_trace(saved(tmp_path / "t", topk=ids), layers=[0, 1])
+    assert "axes are [tokens, layers, top-k]" in caught.value.hint

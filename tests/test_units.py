@@ -225,3 +225,13 @@ def test_a_value_is_shown_beyond_a_limit_exactly_where_it_is(value: float, limit
 )
 def test_an_excess_is_never_shown_as_none(value: float, limit: float, said: str) -> None:
     assert excess_percent(value, limit) == said
+
+
+@pytest.mark.parametrize("text", ["0", "0.0", "0GiB", "0%"])
+def test_zero_is_no_size_whatever_its_unit(text: str) -> None:
+    with pytest.raises(BadInputError, match="is zero") as caught:
+        parse_size(text, whole_bytes=GIB)
+    assert caught.value.hint == "write a size above that, such as 72GiB, 80GB or 75%"
+    with pytest.raises(BadInputError, match="is zero") as caught:
+        parse_size(text)
+    assert caught.value.hint == "write a size above that, such as 72GiB or 80GB"

@@ -10,7 +10,12 @@ from placer.readiness.check import Check, Preflight, Verdict
 def preflight_answer(preflight: Preflight) -> RenderableType:
     """One line for the verdict; each check: found, needed, how it was found, what to do."""
     count = {verdict: sum(check.verdict is verdict for check in preflight.checks) for verdict in Verdict}
-    parts = ", ".join(f"{number} {verdict}" for verdict, number in count.items() if number)
+    failed = ", ".join(check.name for check in preflight.checks if check.verdict is Verdict.FAIL)
+    parts = ", ".join(
+        f"{number} {verdict}{f' ({failed})' if verdict is Verdict.FAIL else ''}"
+        for verdict, number in count.items()
+        if number
+    )
     ready = "not ready" if preflight.exit_code else "ready"
     if not preflight.exit_code and count[Verdict.UNKNOWN]:
         ready = "ready as far as could be checked"

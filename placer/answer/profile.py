@@ -154,8 +154,11 @@ def _merged_lines(profile: Profile) -> list[str]:
     if profile.merged is None:
         return []
     return [
-        f"{side} profiled {origin.created} on {origin.device} (placer {origin.placer_version})"
-        for side, origin in (("CPU", profile.merged.cpu), ("GPU", profile.merged.gpu))
+        f"{side} {origin.words(by_datasheet=sheet)} (placer {origin.placer_version})"
+        for side, origin, sheet in (
+            ("CPU", profile.merged.cpu, profile.cpu_by_datasheet),
+            ("GPU", profile.merged.gpu, profile.gpu_by_datasheet),
+        )
     ]
 
 

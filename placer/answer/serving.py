@@ -10,6 +10,8 @@ from placer.predicted_sections import BandSection, Spread, TimeSplitSection
 from placer.units import duration, duration_range, figure, percent
 
 _WORTH_SAYING = 0.005
+_LONG_WAIT_MS = 60_000.0
+"""A p95 TTFT from which a plan that was given no target for it says so."""
 
 
 def serving_lines(document: PlacementDocument) -> list[RenderableType]:
@@ -22,6 +24,8 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
     if (advice := open_loop_advice(document)) is not None:
         lines.append(VerdictLine(f"  do: {advice}"))
     lines.append(Text(f"  {_latencies(document)}"))
+    if (warning := _waiting(document)) is not None:
+        lines.append(Text(f"  {warning}", style="yellow"))
     if predicted.band is not None:
         lines.append(Text("  ranges are from the cost model's own error (simulated)"))
     if predicted.time_split is not None:
@@ -35,6 +39,25 @@ def serving_lines(document: PlacementDocument) -> list[RenderableType]:
             )
         )
     return lines
+
+
+def _waiting(document: PlacementDocument) -> str | None:
+    """That clients wait long for a slot, where nothing bounded that and most of the TTFT is it."""
+    predicted, workload = document.predicted, document.workload
+    ttft_ms = predicted.ttft_ms.p95
+    queue_ms = None if predicted.queue_ms is None else predicted.queue_ms.p95
+    if ttft_ms is None or queue_ms is None or workload.slo.ttft_ms is not None:
+        return None
+    if (
+        ttft_ms < _LONG_WAIT_MS
+        or queue_ms < ttft_ms / 2
+        or workload.concurrency <= document.kv.max_running_requests
+    ):
+        return None
+    return (
+        f"warning: at p95 a client waits {duration(1e3 * queue_ms, 3)} for a slot, which no target bounds: --slo-ttft "
+        "does; a higher --max-running or fewer clients (--concurrency) shorten the wait"
+    )
 
 
 def _latencies(document: PlacementDocument) -> str:

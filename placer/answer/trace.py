@@ -58,8 +58,11 @@ def _coverage(document: dict[str, Any]) -> Table:
 
 def _facts(document: dict[str, Any]) -> list[str]:
     whose = "request" if document["kind"] == "tokens" else "window"
+    phases = document["phases"] or {}
+    # What is said of a trace is said of its outputs where it holds prompts too.
+    which = f" ({phases['decode']:,} of outputs, which all but 'prompts' is about)" if len(phases) > 1 else ""
     facts = [
-        f"{document['kind']} trace: {document['tokens']:,} tokens, {counted(document['requests'], whose)}, "
+        f"{document['kind']} trace: {document['tokens']:,} tokens{which}, {counted(document['requests'], whose)}, "
         f"{len(document['layers'])} layers of {document['experts']} experts, top-{document['top_k']}",
         f"Gini {document['gini']:z.3f} ({document['uniform_null_gini']:.3f} by chance); the hottest expert of a layer "
         f"has {document['max_over_mean']:.1f} times the mean ({document['uniform_null_max_over_mean']:.1f} by chance)",

@@ -197,6 +197,17 @@ class ModelSpec:
     def _fp8_workable_tp(self) -> list[int]:
         return [size for size in self._workable_tp() if not self._fp8_problematic(size)]
 
+    def _fp8_excluded(self) -> str:
+        """Why some sizes that divide the heads are not among `_fp8_workable_tp`; empty where all are."""
+        cut = [tp for tp in self._workable_tp() if self._fp8_problematic(tp)]
+        if not cut:
+            return ""
+        name, width = next(
+            (name, width) for name, width in self._fp8_widths() if _splits_block(width, cut[0])
+        )
+        sizes = ", ".join(map(str, cut))
+        return f" ({sizes} would cut the {name} width {width:,} within FP8 blocks of {_FP8_SIDE})"
+
     def _fp8_problematic(self, tp: int) -> bool:
         return any(_splits_block(width, tp) for _, width in self._fp8_widths())
 
@@ -222,7 +233,7 @@ class ModelSpec:
                 heads += f" and {self.kv_heads} KV heads"
             raise BadInputError(
                 f"tp {tp} does not divide the {heads} of {self.name}",
-                f"use --tp {', '.join(map(str, self._fp8_workable_tp()))}",
+                f"use --tp {', '.join(map(str, self._fp8_workable_tp()))}{self._fp8_excluded()}",
             )
 
 

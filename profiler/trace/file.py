@@ -124,7 +124,7 @@ def read_trace(path: Path) -> Trace:
     except Exception as error:  # the reader is foreign code and raises its own kinds
         raise BadInputError(
             f"{path}: not a readable trace file ({_one_line(error).removeprefix(_READER_PREFIX)})",
-            WRITTEN_BY["trace"],
+            f"copy it again where it was cut short, or {WRITTEN_BY['trace']}",
         ) from None
     trace: Trace
     if types is _COUNT_TYPES:

@@ -91,6 +91,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
         heldout=heldout[50],
         overlap=overlap,
         lost_domains=len(header.domains) if isinstance(trace, CountTrace) else 0,
+        token_kind="output tokens" if len(present) > 1 else "tokens",
     )
     document.update(
         {

@@ -53,6 +53,7 @@ def judge(
     heldout: HeldoutCoverage | None,
     overlap: DomainOverlap | None,
     lost_domains: int = 0,
+    token_kind: str = "tokens",
 ) -> Judgement:
     """Judge a trace by what its hottest half of experts serves.
 
@@ -72,13 +73,15 @@ def judge(
         Overlap of the trace's domains, or None with fewer than two.
     lost_domains
         Domains that were recorded and that the trace does not tell apart.
+    token_kind
+        What ``tokens`` are where a trace holds others too.
     """
     if tokens < LEAST_TOKENS:
         return Judgement(
             Verdict.TOO_SMALL,
-            f"{tokens:,} tokens: by chance alone the hottest half of the experts would serve {uniform_null:.1%} "
+            f"{tokens:,} {token_kind}: by chance alone the hottest half of the experts would serve {uniform_null:.1%} "
             f"of them (here {coverage:.1%})",
-            f"record at least {LEAST_TOKENS:,} tokens, better 20 requests of the traffic to serve",
+            f"record at least {LEAST_TOKENS:,} {token_kind}, better 20 requests of the traffic to serve",
         )
     if requests is not None and requests < LEAST_REQUESTS:
         return Judgement(

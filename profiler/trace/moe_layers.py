@@ -28,11 +28,14 @@ class MoeLayers:
     notes: tuple[str, ...]
 
 
-def moe_layers(chosen: NDArray[np.bool_], layers: Sequence[int] | None, where: str) -> MoeLayers:
+def moe_layers(
+    chosen: NDArray[np.bool_], layers: Sequence[int] | None, where: str, *, axes: str | None = None
+) -> MoeLayers:
     """Match the rows of a dump (``chosen`` bool: a token was routed there) to the model's ``layers``.
 
     A dump has a row per hidden layer (row = checkpoint index) or a row per MoE layer. Without ``layers``,
-    rows are hidden layers and those where nothing was routed are dense.
+    rows are hidden layers and those where nothing was routed are dense. ``axes`` are those that the dump's array must
+    have, where its writer chose them.
 
     Raises
     ------
@@ -40,6 +43,7 @@ def moe_layers(chosen: NDArray[np.bool_], layers: Sequence[int] | None, where: s
         When rows and ``layers`` do not fit, or a MoE layer of the model has no selection.
     """
     rows = len(chosen)
+    order = "" if axes is None else f"; the array's axes are {axes}"
     if layers is None:
         kept = np.flatnonzero(chosen)
         if not kept.size:
@@ -57,13 +61,14 @@ def moe_layers(chosen: NDArray[np.bool_], layers: Sequence[int] | None, where: s
         others = np.setdiff1d(np.flatnonzero(chosen), kept)
         if others.size:
             raise BadInputError(
-                f"{where}: tokens were routed in layer {others[0]}, which is dense in the model",
-                "give the model that made this dump",
+                f"{where}: tokens were routed in layer {others[0]}, which has no experts in the model",
+                "give the model that made this dump, and count layers as its checkpoint does (dense layers too)"
+                f"{order}",
             )
     else:
         raise BadInputError(
             f"{where}: {rows} layers, the model has {len(wanted)} MoE layers up to {max(wanted, default=-1)}",
-            "give the model that made this dump",
+            f"give the model that made this dump{order}",
         )
     silent = kept[~chosen[kept]]
     if silent.size:

@@ -18,6 +18,7 @@ from placer.profiler.trace.token_array import token_array_trace
 from placer.profiler.trace.trace import PADDING, CountTrace, TokenTrace, TraceHeader
 
 _IDS = ("topk", "topk_ids")
+_COUNT_AXES = "[layers, experts] or [windows, layers, experts]"
 KEYS = (
     "topk [tokens, layers, k] with offsets [requests + 1] and domain [requests], or counts [layers, experts] or "
     "[windows, layers, experts] with tokens [windows]; either with layers, experts, top_k"
@@ -72,7 +73,7 @@ def _counts(arrays: dict[str, NDArray[Any]], model: KnownModel, path: Path) -> C
     if counts.ndim not in (2, 3) or 0 in counts.shape:
         raise BadInputError(
             f"{path}: 'counts' has shape {counts.shape}",
-            "save it as [layers, experts] or [windows, layers, experts]",
+            f"save it as {_COUNT_AXES}",
         )
     if counts.dtype.kind == "u" and counts.dtype.itemsize == 8 and counts.max() > np.iinfo(np.int64).max:
         raise BadInputError(f"{path}: 'counts' holds {counts.max()}", "counts must fit 64 signed bits")
@@ -81,9 +82,9 @@ def _counts(arrays: dict[str, NDArray[Any]], model: KnownModel, path: Path) -> C
     if model.experts is not None and model.experts != E:
         raise BadInputError(
             f"{path}: 'counts' holds {E} experts per layer, the model has {model.experts}",
-            "give the model that made this file",
+            f"give the model that made this file; the array's axes are {_COUNT_AXES}",
         )
-    moe = moe_layers(np.asarray(windows.any(axis=(0, 2))), model.layers, str(path))
+    moe = moe_layers(np.asarray(windows.any(axis=(0, 2))), model.layers, str(path), axes=_COUNT_AXES)
     windows = windows[:, moe.rows]
     selections = windows.sum(axis=2).max(axis=1)
     tokens = arrays.get("tokens")

@@ -61,8 +61,21 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
                 yield batch.to_pandas().rename(columns=names)
     except (BadInputError, MemoryError):
         raise
-    except Exception as error:  # the reader is foreign code and raises its own kinds
+    except Exception as error:
+        if _is_torn(path):
+            raise BadInputError(
+                f"{path}: a Parquet file that is cut short", "copy or record it again"
+            ) from None
+        # The reader is foreign code and raises its own kinds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInputError(
             f"{path}: not a readable Parquet file ({reason})", f"write a flat table of {', '.join(COLUMNS)}"
         ) from None
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the end of the file, which repeats its first four bytes, is missing."""
+    with path.open("rb") as file:
+        start = file.read(4)
+        file.seek(max(0, path.stat().st_size - 4))
+        return file.read(4) != start

@@ -14,6 +14,8 @@ from placer.profiler.trace.npy import array_name
 from placer.profiler.trace.subjects import domain_names
 from placer.profiler.trace.trace import PADDING, Phase, TokenTrace, TraceHeader
 
+_AXES = "[tokens, layers, top-k]"
+
 
 def token_array_trace(
     ids: NDArray[Any],
@@ -36,14 +38,12 @@ def token_array_trace(
         When shapes or ids make no sense, or contradict the model.
     """
     if ids.ndim != 3 or 0 in ids.shape:
-        raise BadInputError(
-            f"{where}: {array_name(name)} has shape {ids.shape}", "save it as [tokens, layers, top-k]"
-        )
+        raise BadInputError(f"{where}: {array_name(name)} has shape {ids.shape}", f"save it as {_AXES}")
     T, _, K = ids.shape
     if model.top_k is not None and model.top_k != K:
         raise BadInputError(
             f"{where}: {array_name(name)} holds {K} ids per token, the model's top-k is {model.top_k}",
-            "give the model that made this file",
+            f"give the model that made this file; the array's axes are {_AXES}",
         )
     lowest, highest = int(ids.min()), int(ids.max())
     notes = ["the file does not say phases: all tokens were taken for decode tokens"]
@@ -58,7 +58,7 @@ def token_array_trace(
         notes.append(f"the number of experts was taken from the highest id, {highest}")
     # -1 becomes 65535, the padding id, by two's complement.
     topk_ids = ids.astype(np.uint16)
-    moe = moe_layers(_routed_layers(topk_ids, model.layers), model.layers, where)
+    moe = moe_layers(_routed_layers(topk_ids, model.layers), model.layers, where, axes=_AXES)
     if offsets is None:
         notes.append(
             "the file holds no 'offsets': all tokens were taken for one request, so nothing can be held out"
