@@ -28,6 +28,7 @@ ONLY_COMMANDS = {
     "bench": {"growth": "bench_growth"},
     "trace record": {"texts": "further texts", "api_key_env": "api_key is the key itself"},
     "hardware": {"list": "hardware_list"},
+    "export": {"dumps": "check_dump takes any number"},
 }
 """Options that no function takes, and what there is in their place."""
 ONLY_FUNCTIONS = {"trace": {"source"}, "trace_record": {"api_key"}}
