@@ -558,7 +558,7 @@ def test_import_reads_folders_and_names_what_is_wrong(run: Run, tmp_path: Path) 
     assert "--broken skip" in err
     code, _, err = run("trace", "import", shards, *spec, "--broken", "skip")
     assert code == 0
-    assert "1 shards could not be used" in err
+    assert "skipped 1 shard that could not be used" in err
     code, _, err = run("trace", "import", tmp_path / "none", *spec)
     assert (code, "no such file or folder" in err) == (2, True)
     code, _, err = run("trace", "import", shards, "--phase", "both")

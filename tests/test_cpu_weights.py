@@ -95,7 +95,7 @@ def test_converted_experts_of_the_method_and_numa_count_are_ready(
     [
         ({"nodes": 1}, "cut for 1 NUMA pool"),
         ({"nodes": 2, "bits": 8}, "8 bits a value"),
-        ({"nodes": 2, "layers": (1, 3)}, "1 layers are missing, the first is layer 2"),
+        ({"nodes": 2, "layers": (1, 3)}, "lacks 1 layer, the first is layer 2"),
         ({"nodes": 2, "experts": 3}, "layer 1 has 3 experts"),
     ],
 )
@@ -128,7 +128,7 @@ def test_how_to_get_the_experts_is_said_for_each_method(tmp_path: Path) -> None:
     assert "site-packages" in quant
     raw_do = checked(plan("RAWINT4"), tmp_path / "new").do
     assert "LLM Compressor" in raw_do
-    assert "kt quant" not in raw_do
+    assert "which `kt quant` does not make" in raw_do
     assert checked(plan("LLAMAFILE"), tmp_path / "new").do == "get the model as GGUF"
 
 

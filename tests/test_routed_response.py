@@ -193,7 +193,7 @@ def test_answers_become_requests_with_phases_and_domains() -> None:
     assert trace.phase.tolist() == [Phase.PREFILL, Phase.PREFILL, Phase.DECODE] * 2
     assert trace.domain is not None
     assert trace.domain.tolist() == [0, 0, 0, -1, -1, -1]
-    assert any("1 requests start after position 0" in note for note in trace.header.notes)
+    assert any("1 request from after position 0 on" in note for note in trace.header.notes)
 
 
 def test_dense_layers_are_told_without_a_model() -> None:

@@ -32,8 +32,8 @@ _RAW = re.compile(
 )
 _QUANTS = {"AMXINT4": "int4", "AMXINT8": "int8"}
 _INT4_CHECKPOINT = (
-    "get the model as a compressed-tensors INT4 checkpoint (symmetric, groups of 32, bf16 scales): kt-kernel has no "
-    "conversion to it; some models are published so, such as Kimi-K2-Thinking, and LLM Compressor "
+    "get the model as a compressed-tensors INT4 checkpoint (symmetric, groups of 32, bf16 scales), which `kt quant` "
+    "does not make; some models are published so, such as Kimi-K2-Thinking, and LLM Compressor "
     "(docs.vllm.ai/projects/llm-compressor) writes the format: give it these groups, as its W4A16 takes 128"
 )
 # `kt quant` looks for its script beside the package, and imports click, which newer typer carries under another name.
@@ -117,7 +117,9 @@ def _judged(
         return _failed(f"no experts under names that {method} reads", needed, cure)
     missing = [layer for layer in model.layers if layer not in found.experts]
     if missing:
-        return _failed(f"{len(missing)} layers are missing, the first is layer {missing[0]}", needed, cure)
+        return _failed(
+            f"lacks {counted(len(missing), 'layer')}, the first is layer {missing[0]}", needed, cure
+        )
     wrong = [layer for layer in model.layers if found.experts[layer] != model.experts]
     if wrong:
         return _failed(f"layer {wrong[0]} has {found.experts[wrong[0]]} experts", needed, cure)

@@ -23,6 +23,7 @@ from placer.profiler.trace.shard_reading import Reading, ShardCounts, ShardToken
 from placer.profiler.trace.subjects import domain_names
 from placer.profiler.trace.token_join import TokenJoin
 from placer.profiler.trace.trace import CountTrace, Phase, TokenTrace, TraceHeader
+from placer.units import counted
 
 KEEP = ("auto", "tokens", "counts")
 BROKEN = ("stop", "skip")
@@ -283,13 +284,13 @@ class _Fleet:
         if self._repeated:
             more = ", …" if len(self._repeated) > _NAMED else ""
             notes.append(
-                f"{len(self._repeated)} shards hold the same tokens as another (ranks of a tensor-parallel server, "
-                f"or copies) and were counted once: {', '.join(self._repeated[:_NAMED])}{more}"
+                f"counted once: {counted(len(self._repeated), 'shard')} with the same tokens as another (ranks of a "
+                f"tensor-parallel server, or copies): {', '.join(self._repeated[:_NAMED])}{more}"
             )
         if self._skipped:
             more = "; …" if len(self._skipped) > _NAMED else ""
             notes.append(
-                f"{len(self._skipped)} shards could not be used and were skipped: "
+                f"skipped {counted(len(self._skipped), 'shard')} that could not be used: "
                 f"{'; '.join(self._skipped[:_NAMED])}{more}"
             )
         return tuple(notes)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.profiler.trace.trace import Phase
+from placer.units import counted
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class RequestTracker:
         ]
         if self._joined_late:
             notes.append(
-                f"{self._joined_late} requests start after position 0 (cached prefix, or recorded midway)"
+                f"{counted(self._joined_late, 'request')} from after position 0 on (cached prefix, or recorded midway)"
             )
         return TrackedRequests(
             order=np.lexsort((position, request)),

@@ -11,6 +11,7 @@ from placer.profiler.trace.known_model import KnownModel
 from placer.profiler.trace.moe_layers import moe_layers
 from placer.profiler.trace.routed_response import RoutedResponse
 from placer.profiler.trace.trace import PADDING, Phase, TokenTrace, TraceHeader
+from placer.units import counted
 
 
 def routed_trace(
@@ -75,7 +76,9 @@ def routed_trace(
         found.append(f"the number of experts was taken from the highest id, {experts - 1}")
     behind = sum(one.first_position > 0 for one in responses)
     if behind:
-        found.append(f"{behind} requests start after position 0: a prefix was left out of the answer")
+        found.append(
+            f"{counted(behind, 'request')} from after position 0 on: a prefix was left out of the answer"
+        )
     return TokenTrace(
         header=TraceHeader(
             model=model.name or Path(where).stem,

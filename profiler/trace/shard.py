@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import BadInputError
+from placer.units import counted
 
 _COMPANION = "gpu_expert_distribution_"
 """SGLang's recorder writes the applied placement beside its dumps under this name; it holds no routing."""
@@ -68,5 +69,5 @@ def list_shards(sources: Sequence[Path]) -> Shards:
     if hidden:
         notes.append(f"{hidden} hidden files were left out")
     if companions:
-        notes.append(f"{companions} files of applied placements ({_COMPANION}…) were left out")
+        notes.append(f"left out {counted(companions, 'file')} of applied placements ({_COMPANION}…)")
     return Shards(paths, sizes_bytes, tuple(notes))
