@@ -35,11 +35,13 @@ def memory_plan_document(
     numa_nodes: int,
     host_memory_bytes: int | None,
     split_problem: str | None = None,
+    sglang_problem: str | None = None,
 ) -> dict[str, Any]:
     """The ``plan`` section of `placer inspect --plan`: bytes as integers, HBM lines per GPU.
 
     ``device_bytes`` is what a process can use of one GPU; the demand's budget may be less. ``split_problem`` is why no
-    runtime splits the experts between GPU and CPU like this, where that is so.
+    runtime splits the experts between GPU and CPU like this, ``sglang_problem`` why sglang-kt does not; None where one
+    does.
 
     Raises
     ------
@@ -72,6 +74,8 @@ def memory_plan_document(
         null_reasons["host.fits"] = null_reasons["host.memory_bytes"] = "no --host-memory was given"
     if split_problem is None:
         null_reasons["split_problem"] = "a runtime is known that runs the experts like this"
+    if sglang_problem is None:
+        null_reasons["sglang_problem"] = "SGLang runs the experts like this"
     changes = (
         host_remedies(demand, room, PLAN_FLAGS)
         if demand.fits
@@ -80,6 +84,7 @@ def memory_plan_document(
     return {
         "fits": demand.fits and not host_short(demand, room),
         "split_problem": split_problem,
+        "sglang_problem": sglang_problem,
         "hot_per_layer": demand.hot_per_layer,
         "hot_experts": demand.hot_experts,
         "largest_hot_per_layer": most,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from family_configs import DEEPSEEK_V4_FLASH, QWEN3_NEXT_80B
 from rich.console import Console
-from test_model import DEEPSEEK_V3, GPT_OSS_20B, QWEN3_CODER_480B
+from test_model import DEEPSEEK_V3, GPT_OSS_20B, QWEN3_30B, QWEN3_CODER_480B
 from test_remedy import model_of, on_h100
 
 import placer
@@ -150,13 +150,21 @@ def test_a_plan_that_no_runtime_splits_is_said_below_the_verdict(
     assert "sglang-kt runs experts of multiples of 128 only" in inspection.plan["split_problem"]
     text = printed(inspection.plan, 32)
     assert "warning: no runtime is known that runs it so: " in text.split("HBM per GPU")[0]
-    assert "SGLang: " not in text
+    assert "SGLang: no flags, as sglang-kt runs experts of multiples of 128 only" in " ".join(text.split())
+    assert "--max-total-tokens" not in text
     assert "vLLM: " in text
     # With every expert hot nothing is split.
     whole = placer.inspect(config, plan=32, gpu="h200").plan
     assert whole is not None
     assert whole["split_problem"] is None
-    assert "SGLang: " in printed(whole, 32)
+    assert "SGLang: --mem-fraction-static" in printed(whole, 32)
+    # placer's vLLM plugin runs torch's CPU kernel, sglang-kt does not.
+    config.write_text(json.dumps(QWEN3_30B))
+    torch = placer.inspect(config, plan=16, gpu="h200", cpu_method="torch").plan
+    assert torch is not None
+    assert torch["split_problem"] is None
+    assert "SGLang: no flags, as sglang-kt does not run torch's CPU kernel" in printed(torch, 128)
+    config.write_text(json.dumps(GPT_OSS_20B))
     # Flags that are not shown have no notes.
     small = placer.inspect(config, plan=16, hbm_budget="4GiB").plan
     assert small is not None

@@ -15,8 +15,7 @@ def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
     """The ``plan`` section as a verdict, one table, and the flags; ``experts`` is E of a layer."""
     plan = all_visible(plan)
     parts: list[RenderableType] = [VerdictLine(_verdict(plan, experts))]
-    split = plan["split_problem"] is None
-    if not split:
+    if plan["split_problem"] is not None:
         # Without it the verdict would be of a server that cannot be started.
         parts.append(
             VerdictLine(
@@ -29,7 +28,7 @@ def memory_plan_answer(plan: dict[str, Any], *, experts: int) -> RenderableType:
     parts += [Text(""), *_ledger(plan), Text("")]
     # Flags of a plan that does not fit would only be copied.
     if plan["binding_line"] is None:
-        parts.append(Text("\n".join(_runtime_lines(plan, split=split))))
+        parts.append(Text("\n".join(_runtime_lines(plan))))
     parts.append(Text(_host_line(plan, every_expert_hot=plan["hot_per_layer"] == experts)))
     parts += note_lines(plan["notes"])
     return Group(*parts)
@@ -69,10 +68,10 @@ def _ledger(plan: dict[str, Any]) -> list[RenderableType]:
     return ledger_parts(title, hbm["ledger"], hbm["budget_bytes_per_gpu"])
 
 
-def _runtime_lines(plan: dict[str, Any], *, split: bool) -> list[str]:
-    """What to tell the runtimes; nothing of SGLang where it does not ``split`` the experts so."""
+def _runtime_lines(plan: dict[str, Any]) -> list[str]:
+    """What to tell the runtimes; no flags of SGLang where it does not split the experts so."""
     settings, reserve = plan["settings"], plan["reserve"]
-    sglang = reserve["sglang"]
+    sglang, problem = reserve["sglang"], plan["sglang_problem"]
     fraction = plan["mem_fraction_static"]
     default = sglang["mem_fraction_static"]
     share = f" (fraction {default:g})" if default > 0 else ", more than there is,"
@@ -89,7 +88,7 @@ def _runtime_lines(plan: dict[str, Any], *, split: bool) -> list[str]:
     return [
         f"weights {gib(hbm['weights_bytes'])} and KV {gib(hbm['kv_bytes'])} leave {gib(hbm['left_bytes'])} of the "
         f"{gib(hbm['free_bytes_after_start'])} free after start",
-        *([sglang_lines] if split else []),
+        sglang_lines if problem is None else f"SGLang: no flags, as {problem}",
         f"vLLM: --kv-cache-memory-bytes {reserve['vllm']['kv_cache_memory_bytes']}",
     ]
 

@@ -17,7 +17,7 @@ from placer.hbm import given_loss_bytes
 from placer.memory_plan import memory_plan_document
 from placer.model.inspect import inspect_document
 from placer.model.spec import ModelSpec, read_model
-from placer.modes.served_experts import split_problem
+from placer.modes.served_experts import sglang_split_problem, split_problem
 from placer.parallelism import Parallelism
 
 
@@ -128,5 +128,6 @@ def inspect(
         numa_nodes=numa,
         host_memory_bytes=memory,
         split_problem=split_problem(spec, method, tp) if plan < spec.experts else None,
+        sglang_problem=sglang_split_problem(spec, method) if plan < spec.experts else None,
     )
     return Inspection(spec, shape, planned)

@@ -85,6 +85,11 @@ def split_problem(model: ModelSpec, cpu_method: str, tp: int) -> str | None:
     return f"{kt}, and {plugin}"
 
 
+def sglang_split_problem(model: ModelSpec, cpu_method: str) -> str | None:
+    """Why sglang-kt does not split experts between GPU and CPU like this, or None."""
+    return _beyond_sglang_kt(model, cpu_method)
+
+
 def _beyond_sglang_kt(model: ModelSpec, cpu_method: str) -> str | None:
     if cpu_method in OTHER_KERNELS:
         return f"sglang-kt does not run {OTHER_KERNELS[cpu_method]}"
