@@ -1,5 +1,6 @@
 """The levels of a request, and room at them for the experts that pins and limits keep hot."""
 
+import math
 from dataclasses import replace
 
 from placer.errors import InfeasibleError
@@ -11,6 +12,7 @@ from placer.model.expert_share import expert_share_bytes
 from placer.model.spec import ModelSpec
 from placer.remedy import chunk_step, largest
 from placer.solve_request import SolveRequest
+from placer.units import GIB, enough_gib
 
 
 def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]:
@@ -43,7 +45,7 @@ def request_levels(model: ModelSpec, request: SolveRequest) -> tuple[Level, ...]
         host=request.host,
         scheduler=request.scheduler,
     )
-    return grid if request.host is None else _held(model, grid, request.host)
+    return grid if request.host is None else _held(model, grid, request, request.host)
 
 
 def without_host(model: ModelSpec, request: SolveRequest) -> SolveRequest:
@@ -57,11 +59,15 @@ def without_host(model: ModelSpec, request: SolveRequest) -> SolveRequest:
     BadInputError
         As `request_levels`.
     """
-    kept_cold = not all(request.pins.values()) or request.most_hot not in (None, model.experts)
-    if request.host is None or kept_cold or _has_levels(model, request):
+    if request.host is None or _kept_cold(model, request) or _has_levels(model, request):
         return request
     everywhere = replace(request, host=None, pins={}, least_hot=model.experts)
     return everywhere if _has_levels(model, everywhere) else request
+
+
+def _kept_cold(model: ModelSpec, request: SolveRequest) -> bool:
+    """Whether ``request`` asks for experts that are not hot."""
+    return not all(request.pins.values()) or request.most_hot not in (None, model.experts)
 
 
 def _has_levels(model: ModelSpec, request: SolveRequest) -> bool:
@@ -71,12 +77,16 @@ def _has_levels(model: ModelSpec, request: SolveRequest) -> bool:
         return False
 
 
-def _held(model: ModelSpec, grid: tuple[Level, ...], host: HostRoom) -> tuple[Level, ...]:
+def _held(
+    model: ModelSpec, grid: tuple[Level, ...], request: SolveRequest, host: HostRoom
+) -> tuple[Level, ...]:
     """The levels whose host ledger fits: kt-kernel's scratch grows with the chunk."""
     held = tuple(level for level in grid if host.holds(model, level.settings.chunk_tokens))
     if not held:
         least = min(level.settings.chunk_tokens for level in grid)
-        check_host_memory(host.ledger(model, least), host.memory_bytes, _smaller_chunk(model, grid, host))
+        cures = [_smaller_chunk(model, grid, host), _all_hot(model, grid, request)]
+        cure = "; ".join(each for each in cures if each is not None) or None
+        check_host_memory(host.ledger(model, least), host.memory_bytes, cure)
     return held
 
 
@@ -90,6 +100,27 @@ def _smaller_chunk(model: ModelSpec, grid: tuple[Level, ...], host: HostRoom) ->
     # kt-kernel refuses a decode step larger than the chunk.
     steps = largest(-(-running // step), (chunk - 1) // step, lambda steps: host.holds(model, steps * step))
     return None if steps is None else f"--chunk of at most {steps * step}"
+
+
+def _all_hot(model: ModelSpec, grid: tuple[Level, ...], request: SolveRequest) -> str | None:
+    """The budget with which every expert is hot and none is needed in host memory; None where it cannot be given."""
+    if _kept_cold(model, request):
+        return None
+    every = len(model.moe_layers) * model.experts
+    level = max(grid, key=lambda level: level.ledger.unused_bytes)
+    budget_bytes = _budget_bytes(model, level, request, every)
+    beyond = request.device_bytes is not None and budget_bytes > request.device_bytes
+    # Where the budget does already, `without_host` asks for it.
+    if beyond or budget_bytes <= request.budget_bytes:
+        return None
+    return f"--hbm-budget of at least {budget_bytes / GIB:.2f}GiB (every expert hot needs none there)"
+
+
+def _budget_bytes(model: ModelSpec, level: Level, request: SolveRequest, experts: int) -> int:
+    """The budget that leaves room for so many hot experts at ``level``, in whole hundredths of a GiB."""
+    share = expert_share_bytes(model, request.tp)
+    needed_bytes = experts * (share + repacking_bytes(model, share))
+    return math.ceil(enough_gib(request.budget_bytes + needed_bytes - level.ledger.unused_bytes) * GIB)
 
 
 def roomy_levels(
@@ -106,10 +137,8 @@ def roomy_levels(
 def _no_room(model: ModelSpec, level: Level, limits: HotBounds, request: SolveRequest) -> InfeasibleError:
     """Says what keeps too many experts hot, and the smallest changes that would fit."""
     pinned = model.experts * sum(limits.pins.values())
-    share = expert_share_bytes(model, request.tp)
     room, needed = level.room_experts, int(limits.least.sum())
-    needed_bytes = needed * (share + repacking_bytes(model, share))
-    enough = request.budget_bytes + needed_bytes - level.ledger.unused_bytes
+    budget_bytes = _budget_bytes(model, level, request, needed)
     cures = []
     by = ["--pin"] if pinned else []
     if request.least_hot:
@@ -118,7 +147,9 @@ def _no_room(model: ModelSpec, level: Level, limits: HotBounds, request: SolveRe
             most = (room - pinned) // (len(limits.least) - len(limits.pins))
             cures.append(f"{MIN_FLAG} of at most {most}")
     cures += ["pin fewer layers"] if pinned else []
-    cures.append(f"--hbm-budget of at least {enough}")
+    beyond = request.device_bytes is not None and budget_bytes > request.device_bytes
+    size = f"{budget_bytes / GIB:.2f}"
+    cures.append(f"a GPU with {size} GiB usable" if beyond else f"--hbm-budget of at least {size}GiB")
     return InfeasibleError(
         f"does not fit: {' and '.join(by)} keep{'s' if len(by) == 1 else ''} {needed:,} "
         f"experts hot, the budget has room for {room:,}",

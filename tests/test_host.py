@@ -1,6 +1,7 @@
 """The host ledger: kt-kernel holds every expert, hot ones too."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from placer.level_room import request_levels, without_host
 from placer.model.spec import ModelSpec, read_model
 from placer.parallelism import Parallelism
 from placer.solve_request import SolveRequest
-from placer.units import GIB, enough_gib
+from placer.units import GIB, enough_gib, parse_size
 from placer.workload import Workload
 
 
@@ -117,8 +118,18 @@ def test_a_server_whose_experts_are_all_hot_needs_no_host_memory(tiny: ModelSpec
     needed = MemoryDemand(tiny, Parallelism(1), 8 * GIB, 1, 512, "bf16", 0, request_tokens=1088)
     tight = replace(asked, budget_bytes=needed.ledger().needed_bytes)
     assert without_host(tiny, tight) is tight
-    with pytest.raises(InfeasibleError, match="host memory"):
+    with pytest.raises(InfeasibleError, match="host memory") as caught:
         request_levels(tiny, tight)
+    size = re.search(
+        r"--hbm-budget of at least (\S+) \(every expert hot needs none there\)", caught.value.hint
+    )
+    assert size is not None
+    assert (
+        without_host(tiny, replace(tight, budget_bytes=parse_size(size.group(1)))).least_hot == tiny.experts
+    )
+    with pytest.raises(InfeasibleError) as caught:
+        request_levels(tiny, replace(tight, device_bytes=tight.budget_bytes))
+    assert "--hbm-budget" not in caught.value.hint
     # Where both memories are short, no change of one is a cure.
     with pytest.raises(InfeasibleError, match=r"host memory of 1\.0 MiB is too small too") as caught:
         request_levels(tiny, replace(tight, budget_bytes=tight.budget_bytes - 2**20))
