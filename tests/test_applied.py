@@ -373,6 +373,10 @@ def test_the_command_says_yes_with_0_and_no_with_1(served: Path, run: Run) -> No
     assert err.startswith("the server does not run the plan: 1 of ")
     assert "layer 1: hot experts: planned 2, found 1" in err
     assert "do: start with launch.sh" in err
+    # The verdict alone names what differs.
+    code, _, err = run("export", served / "placement.json", "--check-log", served / "bad.log", "-q")
+    assert code == 1
+    assert "differ (layer 1: hot experts)" in " ".join(err.split())
 
 
 def test_both_checks_at_once_as_json(served: Path, run: Run) -> None:

@@ -8,6 +8,8 @@ from placer.exports.applied import Applied, Comparison
 
 SHOWN = 8
 """Differences that are printed; --json has all."""
+_NAMED = 3
+"""Differences that the verdict names, which is all that ``-q`` prints."""
 
 
 def applied_answer(applied: Applied) -> RenderableType:
@@ -16,8 +18,11 @@ def applied_answer(applied: Applied) -> RenderableType:
     unknown = [row for row in applied.rows if row.same is None]
     same = len(applied.rows) - len(different) - len(unknown)
     if different:
+        named = ", ".join(row.what for row in different[:_NAMED])
+        more_of = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
         head = VerdictLine(
-            f"the server does not run the plan: {len(different)} of {len(applied.rows)} checks differ"
+            f"the server does not run the plan: {len(different)} of {len(applied.rows)} checks differ "
+            f"({named}{more_of})"
         )
     else:
         head = VerdictLine(f"the server runs the plan: {same} checks agree")
