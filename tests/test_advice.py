@@ -23,6 +23,7 @@ OTHERS = {
     "--max-concurrency",
     "--request-rate",
     "--save-detailed",
+    "--disable-stream",
 }
 """What every command takes, and flags of runtimes that an error may name."""
 
