@@ -24,6 +24,7 @@ OTHERS = {
     "--request-rate",
     "--save-detailed",
     "--disable-stream",
+    "--ignore-eos",
 }
 """What every command takes, and flags of runtimes that an error may name."""
 
