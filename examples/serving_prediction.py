@@ -31,8 +31,8 @@ from placer.profiler.trace.trace import Trace
 from placer.replays import Replays
 from placer.workload import Workload
 
-FITTED = (FactorName.BASE, FactorName.STEP)
-"""What a benchmark may change: never the kernel's measurements."""
+FITTED = (FactorName.COLD, FactorName.BASE, FactorName.STEP)
+"""What there is to fit where no GPU takes part; `placer calibrate` fits these and the GPU's."""
 _TURNS = 4
 
 

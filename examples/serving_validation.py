@@ -163,10 +163,10 @@ def document(found: Sequence[ServedCase], command: str) -> str:
             "",
             "vLLM's CPU engine under `vllm bench serve`, closed loop, against placer's prediction: times of the "
             "engine's expert kernel, of a step without it by size, and its own routing, replayed and played through "
-            "placer's simulation of vLLM's scheduler with the benchmark's own requests. One number of clients fits a "
-            "factor to its TPOT (of the base, or time added to every step, as `placer calibrate … --factors "
-            "base,step_us` does) and, to its TTFT, a client's time before each request; the kernel's measurements "
-            "stay. *Constant steps* is the null model: one time of a decode step and one of a step with a prompt, "
+            "placer's simulation of vLLM's scheduler with the benchmark's own requests. One number of clients fits to "
+            "its TPOT, as `placer calibrate` does, the factor that it depends on most (of the experts' times, of the "
+            "base, or time added to every step), and to its TTFT a client's time before each request. *Constant "
+            "steps* is the null model: one time of a decode step and one of a step with a prompt, "
             "fitted to TPOT and TTFT of the same run.",
             "",
             f"Made {datetime.now(UTC):%Y-%m-%d} by `{command}` on {machine.usable_cores} cores of {machine.cpu}; "
