@@ -8,7 +8,7 @@ import pytest
 from tiny_model import tiny_cost, tiny_model
 
 from placer.hbm import ServerSettings
-from placer.level_cost import StepCosts, level_costs, placement_problem, prompt_steps, step_costs
+from placer.level_cost import LevelCosts, StepCosts, level_costs, placement_problem, prompt_steps, step_costs
 from placer.profiler.steps import StepKind, Steps
 from placer.workload import Workload
 
@@ -92,17 +92,22 @@ def test_a_mixed_step_holds_both(tmp_path: Path) -> None:
     assert made.layer_us(hot_first(0)).tolist() == [[20.0 + 8 * 100 + 10 * 36] * 4]
 
 
-def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Path) -> None:
-    model, cost = tiny_model(tmp_path), tiny_cost()
-    made = level_costs(
-        model,
-        cost,
+def served(tmp_path: Path, prompt_tokens: int, rest: Steps | None = None) -> LevelCosts:
+    """Decode steps of two requests, prompts in chunks of 16 tokens and steps with the ``rest`` of one."""
+    return level_costs(
+        tiny_model(tmp_path),
+        tiny_cost(),
         steps([1, 1, 0, 0, 0, 0, 0, 2], 2),
         steps([4, 4, 4, 4, 4, 4, 4, 4], 16, StepKind.PREFILL),
         SETTINGS,
-        WORKLOAD,
+        replace(WORKLOAD, prompt_tokens=prompt_tokens),
         1,
+        rest=rest,
     )
+
+
+def test_an_output_token_pays_its_share_of_a_step_and_of_its_prompt(tmp_path: Path) -> None:
+    made = served(tmp_path, 16)
     # A decode step yields two tokens; a prompt of 16 tokens, one chunk, is paid by 8 output tokens.
     decode = (40.0 + 4 * 360.0) / 2
     prefill = (40.0 + 4 * (20 + 8 * 140)) / 8
@@ -128,17 +133,7 @@ def test_what_is_left_of_a_prompt_takes_a_step_of_its_own(
 
 
 def test_an_output_token_pays_for_the_rest_of_its_prompt(tmp_path: Path) -> None:
-    model, cost = tiny_model(tmp_path), tiny_cost()
-    made = level_costs(
-        model,
-        cost,
-        steps([1, 1, 0, 0, 0, 0, 0, 2], 2),
-        steps([4, 4, 4, 4, 4, 4, 4, 4], 16, StepKind.PREFILL),
-        SETTINGS,
-        replace(WORKLOAD, prompt_tokens=36),
-        1,
-        rest=steps([1, 1, 1, 1, 1, 1, 1, 1], 4, StepKind.PREFILL),
-    )
+    made = served(tmp_path, 36, steps([1, 1, 1, 1, 1, 1, 1, 1], 4, StepKind.PREFILL))
     # Two chunks of 16 and a step of 4 tokens, a row for each expert: 20 + 8 * 110 µs a layer.
     decode = (40.0 + 4 * 360.0) / 2
     prompt = 2 * (40.0 + 4 * (20 + 8 * 140)) + 40.0 + 4 * (20 + 8 * 110)
