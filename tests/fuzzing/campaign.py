@@ -1,5 +1,6 @@
 """One reader's campaign: inputs read by a worker, which is started again where it dies or hangs."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -69,7 +70,12 @@ def _run(
 
 
 def _changed(folder: Path) -> float:
-    return max((path.stat().st_mtime for path in (folder / "files").glob("*")), default=0.0)
+    latest = 0.0
+    for path in (folder / "files").glob("*"):
+        # Readers replace and remove files meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            latest = max(latest, path.stat().st_mtime)
+    return latest
 
 
 def _tally(path: Path) -> Tally:
