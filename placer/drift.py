@@ -12,7 +12,7 @@ from placer.errors import BadInputError
 from placer.hbm import ServerSettings
 from placer.interval import Interval
 from placer.level_cost import LevelCosts
-from placer.matching import check_matching
+from placer.matching import check_matching, profile_notes
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.planned_level import planned_level, planned_workload
@@ -167,7 +167,8 @@ def compare_traces(
         seed=seed,
         progress=progress,
     )
-    return replace(found, notes=(*profile.calibration_notes, *found.notes))
+    notes = (*profile_notes(placement, profile), *profile.calibration_notes, *found.notes)
+    return replace(found, notes=notes)
 
 
 def drift(

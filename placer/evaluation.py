@@ -13,7 +13,7 @@ from placer.gain import Gains, gains
 from placer.hot_bounds import hot_bounds
 from placer.interval import Interval
 from placer.level_cost import LevelCosts
-from placer.matching import check_matching
+from placer.matching import check_matching, profile_notes
 from placer.model.spec import ModelSpec
 from placer.open_loop import open_loop_sentence
 from placer.placement import PlacementDocument
@@ -174,6 +174,7 @@ def evaluate(
         notes=tuple(
             dict.fromkeys(
                 (
+                    *profile_notes(placement, profile),
                     *profile.calibration_notes,
                     *reporting.header.notes,
                     *scores.notes,

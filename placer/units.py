@@ -80,11 +80,21 @@ def parse_size(
     else:
         raise BadInputError(
             f"{name} {text!r:.80} has an unknown unit {match.group(2)!r:.40}",
-            f"write {match.group(1)}GiB (2^30) or {match.group(1)}GB (10^9)" + share,
+            _known_unit(match.group(1), unit) + share,
         )
     if not math.isfinite(size) or size < 1 or size > 2**60:
         raise BadInputError(f"{name} {text!r:.80} is not a usable size", f"write it as 72GiB, 80GB{share}")
     return int(size)
+
+
+def _known_unit(number: str, unit: str) -> str:
+    """How to write a size whose ``unit`` (upper case) is none: in its own magnitude where the letter tells that."""
+    letters = "KMGT"
+    power = letters.find(unit[0]) + 1
+    if not power:
+        return "write it in KiB, MiB, GiB or TiB, such as 72GiB (2^30)"
+    letter = letters[power - 1]
+    return f"write {number}{letter}iB (2^{10 * power}) or {number}{letter}B (10^{3 * power})"
 
 
 def gib(count_bytes: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from placer.errors import BadInputError
-from placer.matching import check_matching
+from placer.matching import check_matching, profile_notes
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument
 from placer.profiler.datasheet_cpu import CpuSide, DatasheetCpu
@@ -338,6 +338,7 @@ def verify(
         or None,
         quiet_warning=timings.quiet_warning,
         notes=(
+            *profile_notes(placement, profile),
             *timings.notes,
             *((BY_DATASHEET.format(profile.cpu.device),) if profile.cpu_by_datasheet else ()),
             *(() if profile.calibration is None else (KERNELS_ALONE,)),

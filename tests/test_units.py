@@ -63,6 +63,9 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
         ("0.75", "write 0.75GiB (2^30) or 0.75GB (10^9) or 75%"),
         ("72G", "write 72GiB (2^30) or 72GB (10^9) or 75%"),
         ("-3GiB", "write it as 72GiB (2^30), 80GB (10^9) or 75%"),
+        ("512M", "write 512MiB (2^20) or 512MB (10^6) or 75%"),
+        ("2T", "write 2TiB (2^40) or 2TB (10^12) or 75%"),
+        ("90PiB", "write it in KiB, MiB, GiB or TiB, such as 72GiB (2^30) or 75%"),
     ],
 )
 def test_a_size_without_a_whole_unit_is_shown_how_to_be_written(text: str, hint: str) -> None:

@@ -41,6 +41,9 @@ def report(
         return
     say(drawn.report.verdict[0])
     say(f"{output}: {gib(drawn.size_bytes)}, open it in a browser")
+    for note in drawn.report.notes:
+        if note.startswith("warning: "):
+            add(note)
     for path in drawn.pictures:
         say(str(path))
     for name, part in drawn.report.absent.items():

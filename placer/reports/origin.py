@@ -67,8 +67,13 @@ def _decided(document: PlacementDocument) -> Iterator[Origin]:
     )
     yield Origin("hot experts", f"{document.hot_total:,} of {document.total_experts:,}", how)
     yield Origin("KV tokens", f"{kv.tokens:,} ({kv.dtype})", DECIDED)
-    yield Origin("running requests", f"{kv.max_running_requests:,}", DECIDED)
-    yield Origin("prefill chunk", f"{kv.chunked_prefill_size:,} tokens", DECIDED)
+    # A placement does not say which of its settings were asked for.
+    yield Origin(
+        "running requests", f"{kv.max_running_requests:,}", f"{DECIDED}, or given to it (--max-running)"
+    )
+    yield Origin(
+        "prefill chunk", f"{kv.chunked_prefill_size:,} tokens", f"{DECIDED}, or given to it (--chunk)"
+    )
 
 
 def _predicted(document: PlacementDocument) -> Iterator[Origin]:

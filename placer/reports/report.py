@@ -11,6 +11,7 @@ from placer.errors import BadInputError
 from placer.evaluation import evaluate
 from placer.file_kind import WRITTEN_BY
 from placer.input import checked_input
+from placer.matching import profile_notes
 from placer.model.spec import ModelSpec
 from placer.placement import PlacementDocument, read_placement
 from placer.profiler.profile import Profile
@@ -132,7 +133,7 @@ def make_report(
         moving=moving_sets(document),
         launches=commands,
         origins=origins(document, shown_profile),
-        notes=(*document.notes, *_profile_notes(document, profile)),
+        notes=(*document.notes, *(() if profile is None else profile_notes(document, profile))),
     )
 
 
@@ -147,9 +148,3 @@ def _check_profile(document: PlacementDocument, profile: Profile) -> None:
             f"{placed.name} ({placed.experts} experts, top-{placed.top_k})",
             "give the profile that the placement was solved with",
         )
-
-
-def _profile_notes(document: PlacementDocument, profile: Profile | None) -> tuple[str, ...]:
-    if profile is None or document.profile_sha256 in (None, profile.sha256):
-        return ()
-    return ("the profile shown is not the one that the plan was solved with",)
