@@ -87,9 +87,15 @@ def changes(
     yield change("budget", f"10 % more HBM{beyond}", _with_budget(base, more))
     if device is not None and (gpu := larger_gpu(device)) is not None:
         enough = int(request.budget_bytes / device * gpu.usable_bytes)
+        whole = gib(gpu.usable_bytes)
+        said = (
+            f"{gib(enough)} of {gpu.name}'s {whole}"
+            if enough < gpu.usable_bytes
+            else f"{whole}, as {gpu.name}"
+        )
         yield Change(
             "larger_gpu",
-            f"{gib(gpu.usable_bytes)}, as {gpu.name}",
+            said,
             _with_budget(base, enough),
             cost,
             f"{_MEASURED}: this GPU's speed with the memory of {gpu.name}",

@@ -58,7 +58,8 @@ def test_every_change_is_the_plans_request_but_for_one_thing(tiny: ModelSpec, ma
         "more than 1 CPU threads",
         "2 GPUs (tp 2)",
         "10 % more HBM",
-        "23.50 GiB, as rtx-4090",
+        # Half of its memory, as the plan's is half of its GPU's.
+        "11.75 GiB of rtx-4090's 23.50 GiB",
     ]
     planned = found["10 % more HBM"].request
     assert planned is not None
@@ -105,6 +106,7 @@ def test_threads_follow_the_profiles_sweep_or_cannot_be_told(tiny: ModelSpec, ma
 def test_a_budget_beyond_the_gpu_says_so(tiny: ModelSpec, made: Profile) -> None:
     found = asked(tiny, made, replace(REQUEST, budget_bytes=4 * GIB))
     assert "10 % more HBM, beyond the GPU's 4.00 GiB" in found
+    assert "23.50 GiB, as rtx-4090" in found
 
 
 def test_the_next_larger_gpu() -> None:
