@@ -59,6 +59,11 @@ def test_a_plan_without_peculiarities_has_no_warning() -> None:
             {},
             "this one calls it in every layer",
         ),
+        (
+            plan(hot=HOT, runtime={"scheduler": "vllm", "deferred_experts": 0, "skip_idle_cold": False}),
+            {},
+            "predicted for vLLM's scheduler, and sglang-kt runs SGLang's: solve with --scheduler sglang",
+        ),
         (plan(hot=HOT), {"architectures": ["MixtralForCausalLM"]}, "cannot record MixtralForCausalLM"),
         (plan(hot=HOT), {"model_type": "deepseek_v4"}, "cannot record DeepSeek-V4"),
     ],

@@ -6,6 +6,7 @@ import pytest
 from placements import FP8, placement
 
 from placer.exports.next_runtime import next_runtime
+from placer.exports.runtime_scheduler import scheduler_note
 from placer.placement import PlacementDocument
 
 CONFIG = {
@@ -51,3 +52,49 @@ def test_sizes_that_no_splitting_runtime_takes_go_to_one_of_whole_layers(method:
     assert found.name == "llama.cpp"
     assert found.whole_layers
     assert found.refused is not None
+
+
+def scheduled(scheduler: str) -> dict[str, Any]:
+    return {"runtime": {"scheduler": scheduler, "deferred_experts": 0, "skip_idle_cold": False}}
+
+
+def test_a_plan_for_vllms_scheduler_goes_to_vllm_where_the_plugin_takes_it() -> None:
+    found = next_runtime(planned(CONFIG, **scheduled("vllm")))
+    assert (found.name, found.refused, found.first) == ("vllm-plugin", None, "vllm-plugin")
+    assert next_runtime(planned(CONFIG, **scheduled("sglang"))).name == "sglang-kt"
+
+
+def test_a_plan_for_vllms_scheduler_that_the_plugin_refuses_goes_to_sglang_kt_with_a_word() -> None:
+    plan = planned(CONFIG, cpu_method="AMXINT8", **scheduled("vllm"))
+    found = next_runtime(plan)
+    assert (found.name, found.first) == ("sglang-kt", "vllm-plugin")
+    assert "timed with AMXINT8, which placer's vLLM plugin does not run" in str(found.refused)
+    assert scheduler_note(plan, "sglang-kt") == (
+        "the plan's tokens/s, TPOT and TTFT are predicted for vLLM's scheduler, and sglang-kt runs SGLang's: "
+        "solve with --scheduler sglang for its times"
+    )
+
+
+def test_drafting_is_never_sent_to_the_plugin() -> None:
+    """Its export refuses the plan, so the answer must not name it."""
+    plan = planned(CONFIG, **scheduled("vllm")).model_dump(mode="json", by_alias=True)
+    plan["kv"]["speculation"] = {"steps": 3, "branches": 1, "draft_tokens": 4}
+    plan["hbm"]["ledger"] |= {"mtp": 6, "unused": 4}
+    found = next_runtime(PlacementDocument.model_validate(plan))
+    assert (found.name, found.first) == ("llama.cpp", "vllm-plugin")
+    assert "drafting with the MTP layer" in str(found.refused)
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "vllm-plugin"])
+def test_vllm_says_that_it_is_not_the_scheduler_of_an_sglang_plan(runtime: str) -> None:
+    note = scheduler_note(planned(CONFIG, **scheduled("sglang")), runtime)
+    assert note is not None
+    assert f"SGLang's scheduler, and {runtime} runs vLLM's: solve with --scheduler vllm" in note
+    assert scheduler_note(planned(CONFIG, **scheduled("vllm")), runtime) is None
+    assert scheduler_note(planned(CONFIG), runtime) is None
+
+
+def test_llama_cpps_scheduler_is_not_predicted() -> None:
+    note = scheduler_note(planned(CONFIG, **scheduled("sglang")), "llama.cpp")
+    assert note is not None
+    assert note.endswith("llama.cpp has one of its own: measure it")

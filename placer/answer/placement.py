@@ -19,6 +19,7 @@ from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
 from placer.answer.worth import worth_sentence
 from placer.exports.next_runtime import next_runtime
+from placer.exports.runtime_scheduler import scheduler_note
 from placer.placement import FORCED, PlacementDocument
 from placer.placement_sections import KvSection
 from placer.targets import MISSED
@@ -95,14 +96,16 @@ def _next_lines(document: PlacementDocument, destination: str) -> list[Renderabl
     if found.whole_layers:
         lines.append(
             Text(
-                f"why not sglang-kt: {found.refused}; {found.name} keeps whole layers on the GPU, so it runs another "
-                "choice of hot experts than this one"
+                f"why not {found.first}: {found.refused}; {found.name} keeps whole layers on the GPU, so it runs "
+                "another choice of hot experts than this one"
             )
         )
     elif found.refused is not None:
-        lines.append(Text(f"why not sglang-kt: {found.refused}"))
+        lines.append(Text(f"why not {found.first}: {found.refused}"))
     if found.name is None:
         return [*lines, Text("next: no runtime that placer exports for takes this plan")]
+    scheduler = scheduler_note(document, found.name)
+    lines += note_lines([] if scheduler is None else [scheduler])
     words = ["placer export", shlex.quote(visible(destination)), f"--runtime {found.name}", "-o DIR"]
     return [*lines, command("next:", words)]
 

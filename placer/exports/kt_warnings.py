@@ -5,6 +5,7 @@ from typing import Any
 
 from placer.exports.kt_record import unrecordable
 from placer.exports.kt_selection import KtLayout, unwrapped
+from placer.exports.runtime_scheduler import scheduler_note
 from placer.placement import PlacementDocument
 from placer.units import counted
 
@@ -56,6 +57,8 @@ def _warnings(placement: PlacementDocument, config: Mapping[str, Any], layout: K
             f"the model clamps its experts' activations ({clamp} {text[clamp]:g}), and the runtime drops that for "
             f"{placement.cpu_method}: cold experts compute without it, hot ones with it; check the outputs"
         )
+    if (scheduler := scheduler_note(placement, "sglang-kt")) is not None:
+        yield scheduler
     runtime = placement.runtime
     if runtime is not None and runtime.deferred_experts:
         yield (

@@ -9,6 +9,7 @@ from placer.exports.gguf_experts import expert_layer_bytes
 from placer.exports.layer_choice import LayerChoice, best_layers, room_bytes
 from placer.exports.readme import one_line
 from placer.exports.result import ExportResult
+from placer.exports.runtime_scheduler import scheduler_note
 from placer.exports.script import filled, launch_line
 from placer.placement import PlacementDocument
 from placer.units import gib
@@ -157,6 +158,8 @@ def _notes(
             f"{abs(lost):,.1f} ms {'slower' if lost >= 0 else 'faster'}, with the kernels that were profiled; "
             "llama.cpp runs its own, so measure it"
         )
+    if (scheduler := scheduler_note(placement, "llama.cpp")) is not None:
+        notes.append(scheduler)
     if placement.kv.dtype == "fp8":
         notes.append(
             "the KV pool is planned in fp8; q8_0 takes 8.5 bits a value, so the same tokens take 6 % more"

@@ -10,6 +10,7 @@ from placer.exports.llama_cpp import check_llama_cpp
 from placer.exports.vllm_flags import layer_offload, vllm_flags
 from placer.exports.vllm_plugin import check_vllm_plugin
 from placer.placement import PlacementDocument
+from placer.profiler.serving.server import Scheduler
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,16 @@ class NextRuntime:
         A runtime that splits the experts of a layer where one takes the plan, else one that keeps whole layers;
         None where every export would be refused.
     refused
-        Why sglang-kt, which is the first choice, would refuse the plan; None where it takes it.
+        Why ``first`` would refuse the plan; None where it takes it.
+    first
+        The first choice: sglang-kt, or vllm-plugin where the latencies were predicted for vLLM's scheduler.
     whole_layers
         Whether ``name`` keeps whole layers on the GPU, so that the plan's hot experts are not what it runs.
     """
 
     name: str | None
     refused: str | None
+    first: str = "sglang-kt"
     whole_layers: bool = False
 
 
@@ -37,15 +41,19 @@ def next_runtime(placement: PlacementDocument) -> NextRuntime:
     # Nothing is left for a CPU: the runtime that has none comes first.
     if placement.every_expert_hot and _refusal(_check_vllm, placement) is None:
         return NextRuntime("vllm", None)
-    refused = _refusal(_check_sglang_kt, placement)
+    splitting = [("sglang-kt", _check_sglang_kt), ("vllm-plugin", check_vllm_plugin)]
+    if placement.runtime is not None and placement.runtime.scheduler == Scheduler.VLLM:
+        splitting.reverse()
+    (first, check_first), (second, check_second) = splitting
+    refused = _refusal(check_first, placement)
     if refused is None:
-        return NextRuntime("sglang-kt", None)
-    if _refusal(check_vllm_plugin, placement) is None:
-        return NextRuntime("vllm-plugin", refused)
+        return NextRuntime(first, None, first)
+    if _refusal(check_second, placement) is None:
+        return NextRuntime(second, refused, first)
     for name, check in (("llama.cpp", check_llama_cpp), ("vllm", _check_vllm)):
         if _refusal(check, placement) is None:
-            return NextRuntime(name, refused, whole_layers=True)
-    return NextRuntime(None, refused)
+            return NextRuntime(name, refused, first, whole_layers=True)
+    return NextRuntime(None, refused, first)
 
 
 def _refusal(check: Callable[[PlacementDocument], None], placement: PlacementDocument) -> str | None:

@@ -10,6 +10,7 @@ from placer.datasheet import GpuDatasheet, datasheet_of_device, gpu_datasheet
 from placer.errors import BadInputError
 from placer.exports.flag import Flag
 from placer.exports.layer_choice import LayerChoice, base_step_ms, known_layers, room_bytes
+from placer.exports.runtime_scheduler import scheduler_note
 from placer.placement import PlacementDocument
 from placer.profiler.roofline import BANDWIDTH_EFFICIENCY
 from placer.units import GIB
@@ -209,6 +210,8 @@ def vllm_notes(placement: PlacementDocument, offload: Offload) -> tuple[str, ...
             f"{whole.checkpoint_format} experts may be repacked after loading, which has undone offloading and run out "
             "of memory (vLLM issues 58178, 21864): compare the log line 'Total CPU offloaded parameters'"
         )
+    if (scheduler := scheduler_note(placement, "vllm")) is not None:
+        notes.append(scheduler)
     return tuple(notes)
 
 

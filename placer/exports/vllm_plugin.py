@@ -8,6 +8,7 @@ from placer.exports.flag import Flag, yaml_lines
 from placer.exports.folder import ExportFile, write_folder
 from placer.exports.readme import flag_table, one_line
 from placer.exports.result import ExportResult
+from placer.exports.runtime_scheduler import scheduler_note
 from placer.exports.script import filled, launch_line
 from placer.exports.vllm_cold_path import COLD_PATHS
 from placer.exports.vllm_flags import serving_flags
@@ -111,6 +112,7 @@ def check_vllm_plugin(placement: PlacementDocument) -> None:
             f"the plan was timed with {placement.cpu_method}, which placer's vLLM plugin does not run",
             "profile with --cpu-kernel kt or torch, and solve again",
         )
+    serving_flags(placement)
 
 
 def _check_reads_back(folder: Path, placement: PlacementDocument) -> None:
@@ -125,7 +127,9 @@ def _check_reads_back(folder: Path, placement: PlacementDocument) -> None:
 
 
 def _notes(placement: PlacementDocument) -> tuple[str, ...]:
+    scheduler = scheduler_note(placement, "vllm-plugin")
     notes = [
+        *([] if scheduler is None else [scheduler]),
         "the plugin has run on CPUs only: on a GPU it starts with PLACER_CUDA=experimental, and nothing is known of it",
         "hot experts stay in the checkpoint's precision, bf16 or FP8 by blocks of 128: INT4 copies of the cold ones "
         "are made while the server loads, which takes a while",
