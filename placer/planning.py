@@ -9,13 +9,14 @@ import numpy as np
 
 from placer import __version__
 from placer.choosing import simulated
+from placer.doubt import slow_end_doubts
 from placer.dynamic_document import planned_dynamic
 from placer.errors import BadInputError
 from placer.hbm import REPACKING_NOTE, ServerSettings, context_tokens, repacks
 from placer.host import HostLedger, HostRoom
 from placer.memory_sections import memory_sections
 from placer.model.spec import ModelSpec
-from placer.objective import UNITS
+from placer.objective import UNITS, Objective
 from placer.parallelism import Parallelism
 from placer.placement import FORCED, PlacementDocument
 from placer.predicted_figures import behaviour_notes, figures, plan_figures, prediction_origin, ttft_reason
@@ -224,6 +225,9 @@ def placement_document(
             *_host_notes(request.host, solved, host),
             *behaviour_notes(request.behaviour, workload, trace),
             *solved.notes,
+            *slow_end_doubts(
+                solved.prediction, workload, each_target=solved.objective is not Objective.GOODPUT
+            ),
             *_memory_notes(model, settings),
             *_length_notes(model, settings, tp, workload),
         ],

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from placer.band import FigureBands
 from placer.errors import InfeasibleError
 from placer.hbm import ServerSettings
 from placer.prediction import Prediction
@@ -71,6 +72,21 @@ def missed_text(workload: Workload, figures: Prediction) -> str:
         f"({target.reached(figures)} at p95)"
         for target in _targets(workload)
         if target.p95_ms(figures) > target.target_ms
+    )
+
+
+def slow_missed_text(workload: Workload, figures: Prediction, bands: FigureBands) -> str:
+    """What ``bands`` reach at their slow end of the targets that ``figures`` keep and it misses; empty without such."""
+    slow = replace(
+        figures,
+        tpot_ms_p95=bands.tpot_ms_p95.high,
+        ttft_ms_p95=bands.ttft_ms_p95.high,
+    )
+    return " and ".join(
+        f"{target.flag} of {target.target_ms:g} ms"
+        + (f" ({target.reached(slow, 3)} at p95)" if math.isfinite(target.p95_ms(slow)) else "")
+        for target in _targets(workload)
+        if target.p95_ms(figures) <= target.target_ms < target.p95_ms(slow)
     )
 
 

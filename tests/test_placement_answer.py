@@ -11,6 +11,7 @@ from placer.answer.detail import Detail
 from placer.answer.ledger import BAR_WIDTH, ledger_parts
 from placer.answer.part import chosen_parts
 from placer.answer.placement import judged_sentence, placement_answer
+from placer.doubt import SLOW_END
 from placer.placement import PlacementDocument
 from placer.targets import MISSED
 from placer.units import GIB
@@ -201,6 +202,34 @@ def test_a_missed_target_belongs_to_the_verdict() -> None:
     quiet = shown(*chosen_parts(answer, Detail.QUIET), width=200).splitlines()
     assert len(quiet) == 2
     assert quiet[1] == note
+
+
+def test_what_the_slow_end_does_belongs_to_the_verdict() -> None:
+    note = f"{SLOW_END}the plan misses --slo-tpot of 100 ms (127 ms at p95)"
+    answer = placement_answer(placement({0: [0]}, layers=[0], experts=2, notes=["else", note]), None)
+    assert shown(answer).count("127") == 1
+    quiet = shown(*chosen_parts(answer, Detail.QUIET), width=200).splitlines()
+    assert quiet[1:] == [note]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        # All that arrives is served in the middle of the band and at its fast end.
+        (300.0, 400.0, "400.0 tokens/s (300.0 to 400.0), decode"),
+        (399.98, 400.04, "400.0 tokens/s, decode"),
+    ],
+)
+def test_tokens_per_s_at_a_rate_have_their_range_where_there_is_one(
+    low: float, high: float, said: str
+) -> None:
+    latency = {name: {"low": 1.0, "mid": 2.0, "high": 3.0} for name in ("p50", "p95")}
+    rate = {"low": low, "mid": 400.0, "high": high}
+    bands = {"output_tokens_per_s": rate, "tpot_ms": latency, "ttft_ms": latency, "rests_on": {}}
+    loop = {"arrivals_per_s": 3.0, "capacity_per_s": 4.0, "falls_behind": False}
+    predicted = {**figures(), "provenance": {}, "band": bands, "open_loop": loop}
+    document = placement({0: [0]}, layers=[0], experts=2, predicted=predicted)
+    assert said in " ".join(printed(document, width=200).split())
 
 
 @pytest.mark.parametrize(

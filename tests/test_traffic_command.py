@@ -10,6 +10,7 @@ import pytest
 from profiles import profile
 from tiny_model import tiny_model
 
+from placer.doubt import SLOW_END
 from placer.placement import read_placement
 from placer.profiler.profile import write_profile
 from placer.profiler.trace.file import write_trace
@@ -95,6 +96,23 @@ def test_requests_that_arrive_by_themselves(job: Path, printed: Run, tmp_path: P
     assert not predicted["open_loop"]["falls_behind"]
     assert document["workload"]["rate_per_s"] == 2
     assert "2.00 requests/s arrive" in err
+
+
+def test_a_server_that_keeps_up_but_for_the_slow_end_is_told_even_when_little_is_printed(
+    job: Path, printed: Run, tmp_path: Path
+) -> None:
+    document, _ = solved(job, printed, tmp_path, "--rate", 1)
+    assert not any(note.startswith(SLOW_END) for note in document["notes"])
+    # At 0.95 of what it finishes, a server that is slower by its cold side's error falls behind.
+    rate = 0.95 * document["predicted"]["open_loop"]["capacity_per_s"]
+    document, err = solved(job, printed, tmp_path, "--rate", rate, "-q")
+    predicted = document["predicted"]
+    assert not predicted["open_loop"]["falls_behind"]
+    assert predicted["band"]["ttft_ms"]["p95"]["high"] is None
+    (note,) = (note for note in document["notes"] if note.startswith(SLOW_END))
+    assert note in " ".join(err.split())
+    low, high = (predicted["band"]["output_tokens_per_s"][name] for name in ("low", "high"))
+    assert f"tokens/s ({low:,.1f} to {high:,.1f})" in " ".join(err.split())
 
 
 def test_a_server_that_falls_behind_is_told_plainly(job: Path, printed: Run, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from placer.answer.serving import rate_text, serving_lines
 from placer.answer.visible import all_visible, visible
 from placer.answer.what_if import what_if_parts
 from placer.answer.worth import worth_sentence
+from placer.doubt import SLOW_END
 from placer.exports.next_runtime import next_runtime
 from placer.exports.runtime_scheduler import scheduler_note
 from placer.placement import FORCED, PlacementDocument
@@ -40,7 +41,7 @@ def placement_answer(document: PlacementDocument, destination: str | None) -> Re
     document = all_visible(document)
     predicted, kv = document.predicted, document.kv
     # What would have been refused, or misses a target, goes with the figures that it spoils, also under -q.
-    first = [note for note in document.notes if note.startswith((FORCED, MISSED))]
+    first = [note for note in document.notes if note.startswith((FORCED, MISSED, SLOW_END))]
     parts: list[RenderableType] = [
         VerdictLine(verdict_sentence(document)),
         *[VerdictLine(each) for each in first],

@@ -90,13 +90,15 @@ def _percentiles(found: Spread, band: BandSection | None) -> str:
 
 
 def rate_text(document: PlacementDocument) -> str:
-    """Output tokens per second with their range, which an open loop that keeps up fixes."""
+    """Output tokens per second with their range, unless that is one value, as where all that arrives is served."""
     predicted = document.predicted
     rate = figure(predicted.output_tokens_per_s, 1)
-    if predicted.band is None or (predicted.open_loop is not None and not predicted.open_loop.falls_behind):
+    if predicted.band is None:
         return f"{rate} tokens/s"
     band = predicted.band.output_tokens_per_s
     low, high = (None if value is None else figure(value, 1) for value in (band.low, band.high))
+    if low == high == rate:
+        return f"{rate} tokens/s"
     return f"{rate} tokens/s ({_open_range(low, high)})"
 
 
