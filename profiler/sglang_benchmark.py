@@ -44,6 +44,7 @@ class SglangResult(ClientResult):
             scheduler=next((each for each in Scheduler if self.backend.startswith(each.value)), None),
             model=model if isinstance(model, str) else None,
             dataset=self.dataset_name,
+            # The client counts none; with --output-details `benchmark` counts the errors.
             failed=0,
             drafted=self.accept_length is not None or bool(info.get("speculative_algorithm")),
             server=self.server_info or None,

@@ -170,6 +170,8 @@ def test_the_fields_are_those_that_sglangs_client_writes() -> None:
     }
     assert set(sglang_result()) <= written_keys
     assert {"input_lens", "output_lens", "errors"} <= written_keys
+    # Requests that got no answer are known by their errors alone.
+    assert not {"failed", "num_prompts"} & written_keys
 
 
 @pytest.mark.runtime
