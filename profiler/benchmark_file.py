@@ -20,6 +20,22 @@ _NOT_GENERATING = ("embed", "pooling", "rerank")
 """Parts of the names of backends whose answers are no text."""
 _CHOSEN_METRICS = frozenset({"mean_ttft_ms", "mean_tpot_ms"})
 """What vLLM's client leaves out unless --percentile-metrics names it."""
+_MEANINGS = {
+    "mean_tpot_ms": " (TPOT, the time from a token to the next)",
+    "mean_ttft_ms": " (TTFT, the time to the first token)",
+    "median_itl_ms": " (the median time from a token to the next)",
+}
+_CURES = {
+    # A client may time the end of an answer that comes in one piece before its first token.
+    "mean_tpot_ms": "run the benchmark again with streamed answers (without --disable-stream); where they were "
+    "streamed, the file was changed",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "at most"),
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +111,21 @@ def _run(document: dict[str, Any], name: str) -> ServingBenchmark:
             raise BadInputError(f"{name} lacks {', '.join(missing)}", cure) from None
         first = faults[0]
         field = ".".join(str(part) for part in first["loc"])
+        if first["type"] in _BOUNDS:
+            limit, words = _BOUNDS[first["type"]]
+            bound = f"{words} {first['ctx'][limit]:,.10g}"
+            raise _out_of_bounds(name, field, first["input"], bound) from None
         raise BadInputError(f"{name}: field {field}: {first['msg']}", _CURE) from None
     marks = " or ".join(", ".join(sorted(each)) for each in (SGLANG_MARKS, VLLM_MARKS))
     raise BadInputError(f"{name} was written by no client that is known here: it lacks {marks}", _CURE)
+
+
+def _out_of_bounds(name: str, field: str, held: object, bound: str) -> BadInputError:
+    """That ``field`` holds a number which is not ``bound``, as "at least 0"."""
+    number = f"{held:,.10g}" if isinstance(held, int | float) else repr(held)
+    what = f"{name}: field {field}{_MEANINGS.get(field, '')} is {number}, which is not {bound}"
+    if bound.startswith(("below", "at most")):
+        return BadInputError(
+            what, "run a benchmark of fewer and shorter requests, or give the file as the client wrote it"
+        )
+    return BadInputError(what, _CURES.get(field, "run the benchmark again: the file was changed"))

@@ -101,12 +101,17 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str, said: str) -> N
     [
         ({"mean_tpot_ms": float("nan")}, "NaN is not a finite number"),
         ({"mean_tpot_ms": float("inf")}, "field mean_tpot_ms"),
-        ({"mean_tpot_ms": -20.0}, "field mean_tpot_ms"),
-        ({"mean_ttft_ms": 0.0}, "field mean_ttft_ms"),
+        (
+            {"mean_tpot_ms": -20.0},
+            r"field mean_tpot_ms \(TPOT, .* to the next\) is -20, which is not at least 0",
+        ),
+        ({"mean_ttft_ms": 0.0}, r"field mean_ttft_ms \(TTFT, .* first token\) is 0, which is not above 0"),
         ({"mean_ttft_ms": None}, "field mean_ttft_ms"),
         ({"output_throughput": 0.0}, "field output_throughput"),
         ({"completed": 0}, "no request was answered"),
-        ({"completed": 10**9}, "field completed"),
+        ({"completed": 10**9}, "field completed is 1,000,000,000, which is not at most 200,000"),
+        ({"completed": "-4"}, "field completed is '-4', which is not at least 0"),
+        ({"input_lens": [8, -8]}, "field input_lens.1 is -8, which is not at least 0"),
         ({"total_output_tokens": 4}, "fewer than 2 output tokens"),
         ({"request_rate": 4.0}, "held some back"),
         ({"request_rate": "trace"}, "at a changing rate"),
@@ -292,6 +297,7 @@ def test_bursts_are_as_strong_as_the_client_was_told(tmp_path: Path) -> None:
         ),
         (sglang_result(backend="sglang-embedding"), "is of sglang-embedding", "completions or chat"),
         (sglang_result(mean_tpot_ms=0.0), "TPOT is 0, so answers came in one piece", "--disable-stream"),
+        (sglang_result(mean_tpot_ms=-1e-5), "is -1e-05, which is not at least 0", "--disable-stream"),
         (sglang_result(total_input_tokens=0), "counts no input tokens", "one turn"),
         (
             sglang_result(server_info={"prefill": [{}], "decode": [{}]}),
