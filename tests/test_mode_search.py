@@ -19,6 +19,7 @@ from placer.modes.search import play, search, target_excess
 from placer.modes.step_times import ModeTimes
 from placer.modes.steps import ComparedSteps
 from placer.parallelism import Parallelism
+from placer.prediction import Prediction
 from placer.serving import ServingFigures
 from placer.solve_request import SolveRequest
 from placer.untraced import solve_untraced, uniform_trace
@@ -146,3 +147,29 @@ def test_the_most_requests_that_fit_beside_all_experts_are_tried(
     demands = list(ModeMemory(model, way, tight).demands())
     held = [demand.running for demand in demands if demand.hot_per_layer == model.experts]
     assert max(held) == most
+
+
+@pytest.mark.parametrize(("short", "plenty"), [(3, 4), (4, 6)])
+def test_of_servers_that_keep_a_target_one_that_keeps_up_is_taken(
+    model: ModelSpec, hardware: ComparedHardware, short: int, plenty: int
+) -> None:
+    cost = hardware.profile.cost_model()
+
+    def served(running: int, rate_per_s: float) -> Prediction:
+        workload = Workload(256, 64, 48, rate_per_s=rate_per_s)
+        asked = SolveRequest(
+            workload=workload, budget_bytes=8 * GIB, tp=1, max_running=running, device_bytes=8 * GIB
+        )
+        return solve_untraced(model, cost, asked).prediction
+
+    # ``short`` at a time finish all that arrives, but with so little to spare that waiting grows.
+    serving = served(short, 1e6).serving
+    assert serving is not None
+    rate_per_s = 0.98 * serving.capacity_per_s
+    few, enough = (served(running, rate_per_s) for running in (short, plenty))
+    assert [each.serving is not None and each.serving.falls_behind for each in (few, enough)] == [True, False]
+    target = Workload(256, 64, 48, rate_per_s=rate_per_s, slo_tpot_ms=1.001 * enough.tpot_ms_p95)
+    found = solve_compared(model, None, cost, CompareRequest(target, (1,), 8 * GIB, 8 * GIB), 1).prediction
+    assert found.serving is not None
+    assert not found.serving.falls_behind
+    assert found.tpot_ms_p95 <= 1.001 * enough.tpot_ms_p95

@@ -66,8 +66,8 @@ def solve_compared(
     found[most] = fastest
     if max(excesses(most)) > 1.0:
         _try_fewer(running_grid(most), excesses)
-    # Found in order of throughput, but for what bisection leaves out.
-    ordered = sorted(found.values(), key=lambda solved: -solved.prediction.output_tokens_per_s)
+    # What keeps up serves all that arrives, with more running requests too; else in order of throughput.
+    ordered = sorted(found.values(), key=_preference)
     kept = (solved for solved in ordered if max(_excesses(solved, request)) <= 1.0)
     return next(kept, min(ordered, key=lambda solved: max(_excesses(solved, request))))
 
@@ -84,6 +84,11 @@ def _try_fewer(grid: Sequence[int], excesses: Callable[[int], tuple[float, float
         return
     for running in grid[-5::-4]:
         excesses(running)
+
+
+def _preference(solved: Solved) -> tuple[bool, float]:
+    served = solved.prediction
+    return served.serving is not None and served.serving.falls_behind, -served.output_tokens_per_s
 
 
 def _excesses(solved: Solved, request: CompareRequest) -> tuple[float, float]:

@@ -37,6 +37,8 @@ def search(
 ) -> tuple[Candidate, ServingFigures]:
     """The fastest of ``demands`` (not empty) by mean time per output token whose p95 latencies keep the targets.
 
+    Those that keep up with what arrives come first.
+
     ``times_of`` gives the times of a server that holds so many experts per layer. When none keeps them, the one
     that misses by the smallest factor. With more running requests TPOT grows and TTFT, the wait for a place
     included, shrinks: of every size of chunks the most that TPOT allows are found by bisection.
@@ -50,7 +52,10 @@ def search(
     if not found.keeps(0):
         found.play_most_of_every_chunk()
     kept = [index for index in sorted(found.figures) if found.keeps(index)]
-    best = kept[0] if kept else min(found.figures, key=lambda index: (found.excess(index), index))
+    if kept:
+        best = min(kept, key=lambda index: (found.figures[index].falls_behind, index))
+    else:
+        best = min(found.figures, key=lambda index: (found.excess(index), index))
     return found.ordered[best], found.figures[best]
 
 
