@@ -267,6 +267,11 @@ def _run_notes(run: ServingBenchmark, number: int | None, scheduler: Scheduler) 
             "lengths of single requests are not in the file, so all are taken as of mean length "
             f"({run.lengths_option})"
         )
+    if not run.failed_known:
+        notes.append(
+            f"requests of {name} that got no answer are not counted in the file, so none is assumed: compare its "
+            f"{run.requests:,} with those that were sent ({run.lengths_option} lists errors)"
+        )
     if run.failed:
         notes.append(f"left out: {counted(run.failed, 'request')} of {name} that got no answer")
     return notes

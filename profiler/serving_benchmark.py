@@ -53,6 +53,8 @@ class ServingBenchmark:
         Of each answered request, in the order they were sent; equal shares of the totals unless ``detailed``.
     failed
         Requests that got no answer.
+    failed_known
+        Whether the file says how many those are; ``failed`` is 0 where it does not.
     output_tokens_per_s, mean_ttft_ms, mean_tpot_ms, median_itl_ms
         As the client states them; TPOT is per request, over the tokens after its first.
     server
@@ -81,6 +83,7 @@ class ServingBenchmark:
     burstiness: float = 1.0
     lengths_option: str | None = None
     arrivals_option: str | None = None
+    failed_known: bool = True
 
     @property
     def requests(self) -> int:
@@ -117,6 +120,7 @@ class ClientResult(BaseModel):
 
     lengths_option: ClassVar[str]
     arrivals_option: ClassVar[str | None]
+    counts_failed: ClassVar[bool] = True
 
     def benchmark(
         self,
@@ -181,6 +185,7 @@ class ClientResult(BaseModel):
             burstiness=math.inf if self.burstiness is None else self.burstiness,
             lengths_option=self.lengths_option,
             arrivals_option=self.arrivals_option,
+            failed_known=self.counts_failed or self.errors is not None,
         )
 
     @property

@@ -22,6 +22,7 @@ class SglangResult(ClientResult):
 
     lengths_option: ClassVar[str] = "--output-details"
     arrivals_option: ClassVar[str | None] = None
+    counts_failed: ClassVar[bool] = False
 
     def run(self, name: str) -> ServingBenchmark:
         """The run; ``server_info`` names the model, because the client does not.

@@ -59,6 +59,13 @@ def test_details_leave_out_requests_that_failed(tmp_path: Path) -> None:
     (run,) = read_benchmark_file(written(tmp_path / "b", result)).runs
     assert run.detailed
     assert (run.input_tokens, run.output_tokens, run.failed) == ((6, 7, 12, 7), (3, 4, 5, 8), 1)
+    assert run.failed_known
+
+
+def test_only_sglangs_client_without_details_leaves_failures_uncounted(tmp_path: Path) -> None:
+    (sglang,) = read_benchmark_file(written(tmp_path / "a", sglang_result())).runs
+    (vllm,) = read_benchmark_file(written(tmp_path / "b", vllm_result())).runs
+    assert (sglang.failed_known, vllm.failed_known) == (False, True)
 
 
 def test_a_client_without_a_limit_sends_all_requests_at_once(tmp_path: Path) -> None:
