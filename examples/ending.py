@@ -1,30 +1,24 @@
 """How a program of the examples ends: as the command line does, in one line and what to do, never in a traceback."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from placer.cli.interruption import INTERRUPTED, interrupt
-from placer.cli.terminal import fail, say
+from placer.cli.interruption import INTERRUPTED, heed_signals, say_interrupted
+from placer.cli.terminal import fail
 from placer.errors import PlacerError
-from placer.output import written
 from placer.system_refusal import system_refusal
 
 
 def end_with(main: Callable[[], int]) -> NoReturn:
     """Run ``main`` and exit with its code: 2 to 4 for what it refuses, 130 on Ctrl-C."""
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Under nohup a command outlives its terminal.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, interrupt)
+        heed_signals()
         code = main()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        said = ", ".join(map(str, written()))
-        say(f"interrupted: {f'written before that: {said}' if said else 'no result was written'}")
+        say_interrupted()
         code = INTERRUPTED
     except PlacerError as error:
         fail(error)

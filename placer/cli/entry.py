@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 import sys
 from typing import Any
 
@@ -11,11 +10,11 @@ import typer
 from placer.answer.spelling import spell_out
 from placer.cli.application import app
 from placer.cli.argument import check_nothing_empty
-from placer.cli.interruption import INTERRUPTED, _interrupted, interrupt
-from placer.cli.terminal import fail, reset_detail, say
+from placer.cli.interruption import INTERRUPTED, _interrupted, heed_signals, say_interrupted
+from placer.cli.terminal import fail, reset_detail
 from placer.cli.usage import usage_error
 from placer.errors import BadInputError, PlacerError
-from placer.output import forget_written, written
+from placer.output import forget_written
 from placer.system_refusal import system_refusal
 
 # Typer may carry its own copy of click, so click's exceptions are reached through Typer's.
@@ -37,10 +36,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         spell_out(stream)
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Under nohup a command outlives its terminal.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, interrupt)
+        heed_signals()
         check_nothing_empty(sys.argv[1:])
         code = app(prog_name="placer", standalone_mode=False)
         if code == INTERRUPTED:
@@ -72,8 +68,7 @@ def main() -> None:
             fail(usage_error(error, sys.argv[1:]))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        said = ", ".join(map(str, written()))
-        say(f"interrupted: {f'written before that: {said}' if said else 'no result was written'}")
+        say_interrupted()
         sys.exit(INTERRUPTED)
     except PlacerError as error:
         fail(error)
